@@ -11,7 +11,7 @@ from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.training_run import write_run
+from ops.training.run.training_run import write_run_plan
 
 NO_SECTION = "No `adaptive` section, or a champion is fine-tuned: the Conductor stays as `conductor` made it."
 
@@ -21,7 +21,7 @@ def adaptive_run(podium: Podium) -> Path:
     setup, before = podium.load(), run_folder(podium)
     if not has_stage(podium, "adaptive"):
         return before
-    return write_run(setup, before / "policy", podium.snapshot().deepspeed, setup.recipe.adaptive)
+    return write_run_plan(setup, before / "policy", podium.snapshot().deepspeed, setup.recipe.adaptive)
 
 
 @dg.asset(

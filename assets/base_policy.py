@@ -10,7 +10,7 @@ from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
-from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
+from ops.training.cold_start.base_policy import base_policy_folder, is_intact_policy, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
 
 
@@ -30,7 +30,7 @@ def base_policy(
     gate.ready(podium, "workers", "training")
     setup = podium.load()
     client = open_client(setup, "training")
-    with servers(setup, needed=not is_made(base_policy_folder(setup))):
+    with servers(setup, needed=not is_intact_policy(base_policy_folder(setup))):
         folder = make_base_policy(setup, client, reporter.progress(context))
     reporter.calls(context, client.counts)
     record = ColdStartRecord.read(folder)

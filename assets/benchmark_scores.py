@@ -19,7 +19,7 @@ from ops.results.leaderboard import interval, percent, worker_use
 from ops.results.summary import summarize
 from ops.results.table import joined
 from ops.stages.evaluation import is_policy_scored, score_policy
-from ops.workflow.strategy import diversity
+from ops.workflow.strategy import measure_diversity
 
 
 @dg.asset(
@@ -58,7 +58,7 @@ def benchmark_scores(
             "format_compliance": summary.format_compliance,
             "more_than_one_worker": summary.multi_worker_share,
             "patterns": len(summary.patterns),
-            "diversity_bits": diversity(Counter(summary.patterns).elements()).entropy,
+            "diversity_bits": measure_diversity(Counter(summary.patterns).elements()).entropy,
         }
         if tests := describe_evaluation_tests(setup.workspace, setup.recipe, benchmark):
             facts["graded_on"] = tests

@@ -12,7 +12,7 @@ from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
 from ops.config import PoolChange
 from ops.evaluation.stored import CONDUCTOR
-from ops.planning.stored import unscored
+from ops.planning.stored import find_unscored
 from ops.precaching.opening import open_client
 from ops.retraining.standing import alert_on_standing, required, stand, unanswered
 from ops.retraining.start import champion_folder
@@ -77,7 +77,7 @@ def _scored(
     setup, progress = podium.load(), reporter.progress(context)
     policy = champion_folder(setup.workspace, change)
     calls = ask_opponents(podium, missing, progress).calls if (missing := unanswered(setup)) else Counts()
-    if missing := unscored(setup, policy):
+    if missing := find_unscored(setup, policy):
         client = open_client(setup, "evaluation")
         with servers(setup):
             score_policy(setup, policy, CONDUCTOR, client, missing, progress)

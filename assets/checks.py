@@ -26,8 +26,8 @@ from ops.config import Recipe
 from ops.grading import find_available_isolation
 from ops.stages.checks import check_once
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.cold_start.validation import verdict
-from ops.training.guards import GUARDS, GuardFinding, guard_run
+from ops.training.cold_start.validation import assess_cold_start
+from ops.training.guards import GUARDS, GuardFinding, check_run_guards
 
 LOOPS = "recursion_loops"
 """The guard that reads only the recursive stage."""
@@ -92,7 +92,7 @@ def writes_workflows(podium: Podium) -> dg.AssetCheckResult:
     """After the cold start, enough completions for questions without training examples should be valid workflows. This
     is checked if the recipe sets `cold_start.validation`."""
     setup = podium.load()
-    found = verdict(base_policy_folder(setup), setup.recipe.cold_start)
+    found = assess_cold_start(base_policy_folder(setup), setup.recipe.cold_start)
     facts = metadata.validity(found.validity) if found.validity else {}
     return dg.AssetCheckResult(passed=found.passed, description=found.said, metadata=facts)
 
@@ -123,7 +123,7 @@ def _guards(
                     description=why_not,
                 )  # fmt: skip
             return
-        for finding in guard_run(podium.load(), run(podium)):
+        for finding in check_run_guards(podium.load(), run(podium)):
             if finding.guard in watched:
                 yield _warning(finding, asset)
 
@@ -142,7 +142,7 @@ def _warning(finding: GuardFinding, asset: dg.AssetsDefinition) -> dg.AssetCheck
         passed=finding.passed,
         severity=dg.AssetCheckSeverity.WARN,
         description=str(finding),
-        metadata={"saw": finding.saw, "threshold": finding.threshold, "what_to_do": finding.remedy},
+        metadata={"saw": finding.finding, "threshold": finding.threshold, "what_to_do": finding.remedy},
     )
 
 

@@ -24,10 +24,18 @@ from ops.results.leaderboard import reward_curve, strategy_curve
 from ops.retraining.start import fine_tuned_run
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.ending import why
-from ops.training.run.training_run import LOG, RunPlan, RunResult, command, environment, read_curve, write_run
-from ops.workflow.grammar import parse
-from ops.workflow.rendering import render
+from ops.training.run.ending import explain_exit
+from ops.training.run.training_run import (
+    LOG_FILE,
+    RunPlan,
+    RunResult,
+    build_training_command,
+    prepare_environment,
+    read_curve,
+    write_run_plan,
+)
+from ops.workflow.grammar import parse_workflow
+from ops.workflow.rendering import render_workflow
 
 POLL_S = 1.0
 _STATUS = re.compile(r"failed with code (-?\d+)")
@@ -41,7 +49,7 @@ def run_folder(podium: Podium) -> Path:
     setup, snapshot = podium.load(), podium.snapshot()
     if snapshot.change is not None:
         return fine_tuned_run(setup, snapshot.change, snapshot.deepspeed)
-    return write_run(setup, base_policy_folder(setup), snapshot.deepspeed)
+    return write_run_plan(setup, base_policy_folder(setup), snapshot.deepspeed)
 
 
 def not_trained(podium: Podium) -> str:
@@ -119,22 +127,22 @@ def _train(
     context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient, plan: RunPlan, folder: Path
 ) -> RunResult:
     """Train; raises `PodiumError` with the reason if training ends without a result."""
-    log = folder / LOG
+    log = folder / LOG_FILE
     began = log.stat().st_size if log.is_file() else 0
-    shell = ["/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *command(plan, folder)]
+    shell = ["/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log), *build_training_command(plan, folder)]
     try:
         done = trainer.run(
             context=context,
             command=shell,
             cwd=str(plan.root),
-            env=environment(plan, folder),
+            env=prepare_environment(plan, folder),
         )
         # A child process that ends without a message has trained nothing.
         done.get_materialize_result(implicit_materialization=False)
     except DagsterPipesExecutionError as error:  # not a `dg.DagsterError`; its status is only in its text
         if (status := _STATUS.search(str(error))) is None:
             raise
-        raise PodiumError(why(int(status[1]), log, began, plan.recipe.grpo)) from error
+        raise PodiumError(explain_exit(int(status[1]), log, began, plan.recipe.grpo)) from error
     except DagsterPipesError as error:
         raise PodiumError(f"{folder}: training ended without a result ({error}). See {log}") from error
     result = RunResult.read(folder)
@@ -171,7 +179,7 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     use = rows[-1]["use"]
     shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
     prompting = plan.recipe.prompting
-    sample = parse(
+    sample = parse_workflow(
         rows[-1]["sample"], offered=len(plan.offered), max_steps=prompting.max_steps, access=prompting.access
     )
     renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # ordinals differ between questions in this case
@@ -184,7 +192,7 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
         "worker_use": metadata.table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:
-        shown["a_workflow"] = dg.MetadataValue.md(render(sample.workflow, "markdown", names))
-        drawn = render(sample.workflow, "svg", names)
+        shown["a_workflow"] = dg.MetadataValue.md(render_workflow(sample.workflow, "markdown", names))
+        drawn = render_workflow(sample.workflow, "svg", names)
         shown["a_workflow_drawn"] = metadata.drawing("a workflow that was right", drawn)
     return shown

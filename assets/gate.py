@@ -11,7 +11,7 @@ import dagster as dg
 from assets.resources import Podium
 from ops.config import Setup
 from ops.core.errors import PodiumError
-from ops.planning.requirements import Need, check_ready
+from ops.planning.requirements import RunPart, check_ready
 
 BLOCKING = {
     "raw_problems": ("well_formed", "gold_scores_one"),
@@ -48,7 +48,7 @@ def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
             raise RefusedData(f"{name}: check {check!r} failed: {evaluation.description}. {remedy}")
 
 
-def ready(podium: Podium, *needs: Need, setup: Setup | None = None) -> None:
+def ready(podium: Podium, *needs: RunPart, setup: Setup | None = None) -> None:
     """Raise `NotReady` with all requirements of the run's recipe that this machine does not meet for these parts of a
     pipeline run.
 

@@ -17,7 +17,7 @@ from ops.precaching.profiles import Score
 from ops.results import leaderboard
 from ops.results.leaderboard import of_score
 from ops.results.statistics import MeanEstimate, OracleEstimate, mean_of
-from ops.training.cold_start.validation import ColdStartRecord, Validity
+from ops.training.cold_start.validation import ColdStartRecord, ValidationResult
 from ops.workers.client import Counts
 
 
@@ -109,7 +109,7 @@ def _teacher(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
     }
 
 
-def validity(seen: Validity) -> dict[str, dg.MetadataValue[Any]]:
+def validity(seen: ValidationResult) -> dict[str, dg.MetadataValue[Any]]:
     """Return the share of valid workflows on problems without training examples, and the reasons of failure."""
     return {
         "valid_workflows": dg.MetadataValue.float(seen.share),

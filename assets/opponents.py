@@ -15,7 +15,7 @@ from ops.core.response_rows import ResponseRow
 from ops.evaluation.comparison import outcomes_file
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder
-from ops.planning.stored import unscored
+from ops.planning.stored import find_unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import WorkerBenchmark, evaluation_folder
 from ops.results.leaderboard import accuracy_by_benchmark, reach_tables, tables
@@ -82,7 +82,7 @@ def ask_opponents(
             score_policy(setup, policy, COLD_START, evaluating, benchmarks, progress, force=again)
         scored = score_baselines(setup, client, benchmarks, progress, force=again)
         if (champion := champion_to_judge_again(setup)) is not None:
-            score_policy(setup, champion, CONDUCTOR, evaluating, unscored(setup, champion), progress)
+            score_policy(setup, champion, CONDUCTOR, evaluating, find_unscored(setup, champion), progress)
     asked = {name: summarize(rows) for name, rows in scored.items()}
     return OpponentScores(alone, asked, client.counts + evaluating.counts)
 

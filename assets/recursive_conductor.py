@@ -12,7 +12,7 @@ from assets.resources import Podium, Reporter
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.training_run import write_run
+from ops.training.run.training_run import write_run_plan
 
 NO_SECTION = "No `recursive` section, or a champion is fine-tuned: the Conductor stays as it was made."
 
@@ -22,7 +22,7 @@ def final_run(podium: Podium) -> Path:
     setup, before = podium.load(), adaptive_run(podium)
     if not has_stage(podium, "recursive"):
         return before
-    return write_run(setup, before / "policy", podium.snapshot().deepspeed, recursive=setup.recipe.recursive)
+    return write_run_plan(setup, before / "policy", podium.snapshot().deepspeed, recursive=setup.recipe.recursive)
 
 
 def final_policy(podium: Podium) -> Path:

@@ -11,7 +11,7 @@ from ops.core.errors import PodiumError
 from ops.evaluation.comparison import read_comparison
 from ops.release import registry
 from ops.release.lineage import Lineage, as_tag
-from ops.training.run.tracking import tracked_checkpoint, tracked_run
+from ops.training.run.tracking import find_tracked_checkpoint, find_tracked_run
 from ops.training.run.training_run import RunResult
 
 
@@ -41,11 +41,11 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         graders=as_tag(comparison.graders),
     )
     tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
-    tracked = {stage: tracked_run(run, workspace.mlflow_uri) for stage, run in runs.items()}
+    tracked = {stage: find_tracked_run(run, workspace.mlflow_uri) for stage, run in runs.items()}
     version = registry.register(
         workspace, policy, pool, comparison.conductor, lineage, tags=tags, recipe=recipe,
         training_runs={stage: run for stage, run in tracked.items() if run is not None},
-        checkpoint=tracked_checkpoint(list(runs.values())[-1], workspace.mlflow_uri) if runs else None,
+        checkpoint=find_tracked_checkpoint(list(runs.values())[-1], workspace.mlflow_uri) if runs else None,
     )  # fmt: skip
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version.version),

@@ -30,7 +30,7 @@ from ops.reports.page import picture_file, write_page, write_pictures
 from ops.reports.summary import released
 from ops.stages.data import data_files
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.training_run import CURVE
+from ops.training.run.training_run import CURVE_FILE
 
 
 def evidence_of(podium: Podium) -> Evidence:
@@ -91,7 +91,7 @@ def _published(podium: Podium) -> tuple[Evidence, list[Made], list[str]]:
 def _key(podium: Podium) -> Key:
     """Return the versions of data, scores, curves of training, entries of the registry, settings and code."""
     setup, snapshot = podium.load(), podium.snapshot()
-    curves = [run / CURVE for run in training_runs(podium).values()]
+    curves = [run / CURVE_FILE for run in training_runs(podium).values()]
     policy, commit = policy_key(final_policy(podium)), snapshot.git_commit
     entries = released(setup.workspace, policy, commit, datetime.fromtimestamp(0, UTC))  # of no date
     key = {

@@ -20,7 +20,7 @@ from ops.core.errors import ConfigError
 from ops.core.processes import one_at_a_time
 from ops.core.progress import RemainingTime
 from ops.core.workspace import Workspace
-from ops.local_models.vllm_server import serving
+from ops.local_models.vllm_server import serve_pool
 from ops.planning.estimate import Cost
 from ops.training.run.training_run import RunResult
 from ops.versioning import git_commit
@@ -45,7 +45,7 @@ def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
     """Serve the workers that Podium hosts itself inside the block; start nothing unless `needed`."""
     with ExitStack() as stack:
         for pool in setup.every_pool.values() if needed and setup.recipe.asks_workers else ():
-            stack.enter_context(serving(pool, setup.workspace))
+            stack.enter_context(serve_pool(pool, setup.workspace))
         yield
 
 

@@ -8,7 +8,14 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
-from ops.planning.forecast import as_facts, basis, comparison, make_forecast, verdict, warnings
+from ops.planning.forecast import (
+    compare_with_run,
+    describe_basis,
+    describe_outlook,
+    list_figures,
+    list_warnings,
+    make_forecast,
+)
 
 
 @dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
@@ -16,18 +23,18 @@ def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     """Forecast the share of groups from which GRPO can learn, the cost in USD and the hours. The last run is shown for
     comparison."""
     made, last = make_forecast(podium.load())
-    for warning in warnings(made):
+    for warning in list_warnings(made):
         context.log.warning(warning)
     return dg.MaterializeResult(
         metadata={
-            "rests_on": basis(made),
-            **metadata.rounded(as_facts(made)),
-            "forecast": metadata.table(("a training run", "forecast", "last run"), comparison(made, last)),
+            "rests_on": describe_basis(made),
+            **metadata.rounded(list_figures(made)),
+            "forecast": metadata.table(("a training run", "forecast", "last run"), compare_with_run(made, last)),
             "by_domain": metadata.table(
                 ("domain", "groups whose rewards differ"),
                 [(domain, f"{share:.1%}") for domain, share in made.signal_by_domain.items()],
             ),
-            "would_training_pay": verdict(made),
-            "warnings": "; ".join(warnings(made)) or "none",
+            "would_training_pay": describe_outlook(made),
+            "warnings": "; ".join(list_warnings(made)) or "none",
         }
     )

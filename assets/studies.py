@@ -16,7 +16,7 @@ from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, r
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
-from ops.planning.requirements import Need
+from ops.planning.requirements import RunPart
 from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.stages.studies.study import run_study
 from ops.stages.study_context import StudyContext
@@ -63,7 +63,7 @@ def lab_of(podium: Podium) -> StudyInputs:
     return StudyInputs(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
 
 
-def needs(entry: RecipeStudy | PolicyStudy) -> tuple[Need, ...]:
+def needs(entry: RecipeStudy | PolicyStudy) -> tuple[RunPart, ...]:
     """Check the requirements of a study on machine, recipe and data before its first call or training."""
     if isinstance(entry, Intervention | Rounds | Samples):
         return ("workers", "evaluation")

@@ -11,7 +11,7 @@ from ops import versioning
 from ops.benchmarks.registry import training_benchmarks
 from ops.core.once import data_version
 from ops.core.response_rows import ResponseRow, load_responses, response_file
-from ops.planning.requirements import ALL_NEEDS
+from ops.planning.requirements import ALL_PARTS
 from ops.precaching.opening import open_client
 from ops.precaching.profiles import profile_workers
 from ops.precaching.stored import WorkerBenchmark
@@ -42,7 +42,7 @@ def worker_responses(
     if not again and snapshot.change is None and not find_other_worker_folders(setup) and are_precached(setup, cells):
         versioning.record(setup.workspace, snapshot, "worker_responses")
         return unchanged(context, data_version(*stored), chosen)
-    gate.ready(podium, *ALL_NEEDS)
+    gate.ready(podium, *ALL_PARTS)
     client = open_client(setup, "precache")
     expected = estimate_responses(setup, client, cells)
     if setup.recipe.asks_workers:
@@ -64,7 +64,7 @@ def worker_responses(
         metadata={
             "estimate": metadata.table(
                 ("worker", "calls", "cached", "expected USD", "worst USD", "calls of measured length"),
-                [tuple(row.values()) for row in expected.as_rows()],
+                [tuple(row.values()) for row in expected.to_rows()],
             ),
             **metadata.calls(client.counts),
         },

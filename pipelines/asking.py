@@ -61,12 +61,12 @@ def accept_if_agreed(workspace: Workspace) -> None:
 def confirm_run(setup: Setup, yes: bool) -> None:
     """Ask before a pipeline run, or a part of one, with the planned cost of all that the whole run still lacks. Errors
     of `confirm`."""
-    from ops.planning.estimate import total
-    from ops.planning.machine import this_machine
+    from ops.planning.estimate import add_costs
+    from ops.planning.machine import detect_machine
     from ops.planning.recipe_plan import make_plan
 
     if not yes and calls_cost_money(setup):
-        confirm_spending(setup, yes, total(make_plan(setup, this_machine(setup.workspace)).stages).usd)
+        confirm_spending(setup, yes, add_costs(make_plan(setup, detect_machine(setup.workspace)).stages).usd)
 
 
 def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:

@@ -123,12 +123,12 @@ def ask_for_keys(workspace: Workspace, pool: Pool, yes: bool) -> None:
 
 
 def _show_cost(setup: Setup) -> Range:
-    from ops.planning.estimate import total
-    from ops.planning.machine import this_machine
+    from ops.planning.estimate import add_costs
+    from ops.planning.machine import detect_machine
     from ops.planning.recipe_plan import make_plan
 
-    plan = make_plan(setup, this_machine(setup.workspace))
-    whole, cap = total(plan.stages), setup.recipe.budget.run_usd
+    plan = make_plan(setup, detect_machine(setup.workspace))
+    whole, cap = add_costs(plan.stages), setup.recipe.budget.run_usd
     minutes = whole.worker_s.expected / 60
     click.echo(
         f"{whole.calls.expected:,.0f} calls to {counted(len(setup.pool.workers), 'worker')}: about "

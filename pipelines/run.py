@@ -18,7 +18,7 @@ from ops.config import Snapshot, load_alerts, split_pool
 from ops.core.errors import PodiumError, causes
 from ops.core.parts import note_parts
 from ops.core.workspace import Workspace
-from ops.planning.requirements import ALL_NEEDS, Need
+from ops.planning.requirements import ALL_PARTS, RunPart
 from pipelines.asking import check_workspace, confirm_run
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from assets.resources import Podium
     from pipelines.terminal import Terminal
 
-NEEDS: dict[str, Sequence[Need]] = {
-    "lifecycle": ALL_NEEDS,
-    "precache": ALL_NEEDS,
+NEEDS: dict[str, Sequence[RunPart]] = {
+    "lifecycle": ALL_PARTS,
+    "precache": ALL_PARTS,
     "train": ("workers", "training"),
     "evaluate": ("workers", "evaluation"),
     "costs": (),
@@ -139,7 +139,7 @@ class Here:
 
 @contextmanager
 def here(
-    workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need], console: Console, yes: bool = True
+    workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[RunPart], console: Console, yes: bool = True
 ) -> Iterator[Here]:
     """Give the checkout's lock, its instance, and the recipe's snapshot, once all requirements are met.
 
@@ -160,7 +160,7 @@ def _here(
     workspace: Workspace,
     recipe: str,
     seed: int | None,
-    needs: Sequence[Need],
+    needs: Sequence[RunPart],
     console: Console,
     yes: bool,
 ) -> Here:
@@ -205,7 +205,7 @@ def _attended() -> bool:
     return sys.stderr.isatty()
 
 
-def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[Need]) -> Snapshot:
+def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[RunPart]) -> Snapshot:
     """Take the snapshot that the run uses.
 
     Raises `ConfigError`, also for settings of alerts, `PodiumError` if a part of the workspace is missing, and

@@ -14,7 +14,7 @@ from ops.evaluation.comparison import Comparison, read_comparison
 from ops.release import mlflow_store, registry
 from ops.results.leaderboard import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.spending.books import usd
-from ops.training.guards import guard_run
+from ops.training.guards import check_run_guards
 from ops.training.run.training_run import RunResult
 from ops.workers.client import Counts
 
@@ -123,9 +123,11 @@ def _training(console: Console, podium: Podium) -> None:
         )
         if trained.stopped:
             _line(console, "", trained.stopped, "yellow")
-        for finding in guard_run(podium.load(), run):
+        for finding in check_run_guards(podium.load(), run):
             if not finding.passed:
-                _line(console, "Guard", f"{finding.guard}: {finding.saw} (threshold: {finding.threshold})", "yellow")
+                _line(
+                    console, "Guard", f"{finding.guard}: {finding.finding} (threshold: {finding.threshold})", "yellow"
+                )
 
 
 def print_promotion(console: Console, workspace: Workspace) -> bool:

@@ -97,7 +97,7 @@ class Terminal:
 
     def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
         """Print a line before the first call; nothing if no call will be paid."""
-        if estimate.to_make:
+        if estimate.paid_calls:
             self.console.print(f"    {estimate}", style="dim", markup=False)
 
     def logger(self) -> dg.LoggerDefinition:

@@ -83,13 +83,13 @@ class Answering:
 
 def scratch_policy(folder: Path, *prompts: Sequence[Message], **settings: int) -> PolicyCard:
     """Write a policy of random weights, whose tokenizer was made from these prompts and one workflow."""
-    from ops.training.cold_start.supervised import scratch_model
+    from ops.training.cold_start.supervised import build_scratch_model
 
     completion = [{"role": "assistant", "content": Workflow.single(0).render()}]
     chats = prompts or ([{"role": "user", "content": "What is 1 + 1?\nModels: 0"}],)
     examples: Any = [{"prompt": chat, "completion": completion} for chat in chats]
     sizes = {"vocabulary": 300, "hidden": 16, "layers": 1, "heads": 2, "max_tokens": SCRATCH_CONTEXT} | settings
-    model, tokenizer = scratch_model(ScratchPolicy(**sizes), examples, 1)
+    model, tokenizer = build_scratch_model(ScratchPolicy(**sizes), examples, 1)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     pool = Pool(name="p", workers=(Worker(name="a", model="local/a"),))

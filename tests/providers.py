@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, NamedTuple, Self
 
-from ops.conductor.untrained import WRITE
+from ops.conductor.untrained import WRITE_SUBTASK
 from ops.core.problem import Problem
 from tests.faults.provider_errors import Sent
 
@@ -155,7 +155,7 @@ class Provider:
             return False
 
     def _text(self, asked: Asked) -> str:
-        if WRITE in asked.text:
+        if WRITE_SUBTASK in asked.text:
             return f"I consider who is best.\n{WORKFLOWS[_draw('workflow', asked.text) < 0.5]}"
         problem = next((each for each in self._problems if each.question in asked.text), None)
         if problem is None:

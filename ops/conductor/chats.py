@@ -12,42 +12,42 @@ from ops.conductor.policy import (
     Completion,
     PolicyCard,
     TextWriter,
-    chat_fits,
-    chat_text,
-    check_lengths,
-    context_tokens,
-    end_of_turn,
-    weights,
+    check_prompt_lengths,
+    context_length,
+    find_end_tokens,
+    is_chat_within,
+    locate_weights,
+    render_chat,
 )
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.core.messages import Message
 
 
-def own_seed(seed: int, prompt: Sequence[int]) -> int:
+def prompt_seed(seed: int, prompt: Sequence[int]) -> int:
     """Return the seed of one prompt's draws, regardless of its batch: with one for all, all questions would have the
     same draws."""
     return int.from_bytes(hashlib.sha256(f"{seed} {list(prompt)}".encode()).digest()[:4], "big") >> 1
 
 
 @dataclass(frozen=True)
-class Chats:
+class ChatCodec:
     """The parts of a policy that a writer outside this process needs."""
 
     card: PolicyCard
     tokenizer: Any
-    ends: tuple[int, ...]
+    end_tokens: tuple[int, ...]
     """Ids of the tokens that end a completion."""
     context: int | None
     """Longest sequence (tokens); None: unknown."""
 
     @classmethod
-    def load(cls, folder: Path, card: PolicyCard | None = None) -> Chats:
+    def load(cls, folder: Path, card: PolicyCard | None = None) -> ChatCodec:
         """Load the tokenizer of the policy in `folder`; `card`: instead of the folder's own. Raises `DataError`."""
         card = card or PolicyCard.read(folder)
-        place, given = weights(folder, card)
+        place, given = locate_weights(folder, card)
         own = ScratchTokenizer.read(folder) if card.pretrained is None else None
         if own is not None:
-            return cls(card, own, tuple(end_of_turn(own.declared_ends, own)), own.context)
+            return cls(card, own, tuple(find_end_tokens(own.declared_ends, own)), own.context)
         from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
         config = AutoConfig.from_pretrained(place, **given)
@@ -56,13 +56,13 @@ class Chats:
         except OSError:  # without this file, as transformers treats a model that lacks one
             declared = GenerationConfig.from_model_config(config)
         tokenizer = AutoTokenizer.from_pretrained(place, **given)
-        return cls(card, tokenizer, tuple(end_of_turn(declared.eos_token_id, tokenizer)), context_tokens(config))
+        return cls(card, tokenizer, tuple(find_end_tokens(declared.eos_token_id, tokenizer)), context_length(config))
 
-    def prompts(self, chats: Sequence[Sequence[Message]], completion: int) -> list[list[int]]:
+    def encode_prompts(self, chats: Sequence[Sequence[Message]], completion_tokens: int) -> list[list[int]]:
         """Return each chat's tokens. Raises `PromptTooLongError` for one that leaves no room for `new` more."""
-        texts = [chat_text(self.tokenizer, chat) for chat in chats]
+        texts = [render_chat(self.tokenizer, chat) for chat in chats]
         tokens: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-        check_lengths([len(prompt) for prompt in tokens], completion, self.context)
+        check_prompt_lengths([len(prompt) for prompt in tokens], completion_tokens, self.context)
         return tokens
 
     @property
@@ -70,23 +70,27 @@ class Chats:
         """Return the highest number of tokens of a chat that leaves room for a completion; None: unknown."""
         return None if self.context is None else self.context - self.card.max_completion_tokens
 
-    def fits(self, chat: Sequence[Message]) -> bool:
+    def has_room(self, chat: Sequence[Message]) -> bool:
         """Return whether a chat is within `prompt_limit`."""
-        return chat_fits(self.tokenizer, chat, self.prompt_limit)
+        return is_chat_within(self.tokenizer, chat, self.prompt_limit)
 
-    def completions(self, prompts: Sequence[Sequence[int]], written: Sequence[Sequence[int]]) -> list[Completion]:
+    def decode_completions(
+        self, prompts: Sequence[Sequence[int]], written: Sequence[Sequence[int]]
+    ) -> list[Completion]:
         """Return each prompt's completion as text, without the token that ended it."""
         return [
             Completion(
                 text=str(self.tokenizer.decode(tokens, skip_special_tokens=True)),
-                ended=len(tokens) > 0 and tokens[-1] in self.ends,
+                is_ended=len(tokens) > 0 and tokens[-1] in self.end_tokens,
                 prompt_tokens=len(prompt),
                 tokens=len(tokens),
             )
             for prompt, tokens in zip(prompts, written, strict=True)
         ]
 
-    def drawing(self, prompt: Sequence[int], temperature: float, seed: int, completion: int) -> dict[str, Any]:
+    def sampling_request(
+        self, prompt: Sequence[int], temperature: float, seed: int, completion_tokens: int
+    ) -> dict[str, Any]:
         """Return how one completion is drawn, in vLLM's terms; every setting is explicit, so that a server's defaults
         never apply."""
         drawn = self.card.generation
@@ -98,16 +102,16 @@ class Chats:
             "repetition_penalty": drawn.repetition_penalty,
             "presence_penalty": 0.0,
             "frequency_penalty": 0.0,
-            "seed": own_seed(seed, prompt),
-            "max_tokens": completion,
-            "stop_token_ids": list(self.ends),
+            "seed": prompt_seed(seed, prompt),
+            "max_tokens": completion_tokens,
+            "stop_token_ids": list(self.end_tokens),
         }
 
 
-class ChatsWriter(TextWriter):
+class ChatWriter(TextWriter):
     """A writer whose prompts are chats of one tokenizer."""
 
-    def __init__(self, chats: Chats) -> None:
+    def __init__(self, chats: ChatCodec) -> None:
         self._chats, self.card = chats, chats.card
 
     @property
@@ -115,6 +119,6 @@ class ChatsWriter(TextWriter):
         """See `Conductor.prompt_limit`."""
         return self._chats.prompt_limit
 
-    def fits(self, prompt: Sequence[Message]) -> bool:
-        """See `Conductor.fits`."""
-        return self._chats.fits(prompt)
+    def has_room(self, prompt: Sequence[Message]) -> bool:
+        """See `Conductor.has_room`."""
+        return self._chats.has_room(prompt)

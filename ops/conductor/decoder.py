@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
-Choose = Callable[[Floats, Integers], Integers]
+ChooseTokens = Callable[[Floats, Integers], Integers]
 """(logits by sequence, numbers of these sequences) → the next token of each."""
-WEIGHTS = "model.safetensors"
-MOST_BYTES = 64 * 2**20
+WEIGHTS_FILE = "model.safetensors"
+MAX_WEIGHT_BYTES = 64 * 2**20
 """Size of the weights up to which this is faster than a framework, whose larger products run on all cores or a GPU."""
 PREFILL_TOKENS = 1024
 """Tokens of prompts that are processed at once: their activations stay in a core's cache."""
-_PLAIN = {
+_SUPPORTED_CONFIG = {
     "model_type": "qwen2", "hidden_act": "silu", "tie_word_embeddings": True, "use_sliding_window": False,
     "dtype": "float32",
 }  # fmt: skip
@@ -47,13 +47,13 @@ class DecoderShape:
         """Return the shape of the model in `folder`; None if another architecture or size has to generate for it."""
         try:
             declared: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            size = (folder / WEIGHTS).stat().st_size
+            size = (folder / WEIGHTS_FILE).stat().st_size
         except (OSError, ValueError):
             return None
         rope = declared.get("rope_parameters") or {}
-        plain = all(declared.get(name) == value for name, value in _PLAIN.items())
+        plain = all(declared.get(name) == value for name, value in _SUPPORTED_CONFIG.items())
         plain = plain and rope.get("rope_type") == "default" and "quantization_config" not in declared
-        if not plain or size > MOST_BYTES or declared["num_key_value_heads"] != declared["num_attention_heads"]:
+        if not plain or size > MAX_WEIGHT_BYTES or declared["num_key_value_heads"] != declared["num_attention_heads"]:
             return None
         return cls(
             hidden=declared["hidden_size"],
@@ -85,7 +85,7 @@ class Decoder:
         self.shape = shape
         self._embedding = tensors["model.embed_tokens.weight"]
         self._norm = tensors["model.norm.weight"]
-        self._layers = [_layer(tensors, f"model.layers.{index}.") for index in range(shape.layers)]
+        self._layers = [_build_layer(tensors, f"model.layers.{index}.") for index in range(shape.layers)]
         self._width = shape.hidden // shape.heads
         frequencies = 1.0 / shape.rope_theta ** (np.arange(0, self._width, 2, dtype=np.float32) / self._width)
         angles = np.arange(shape.context, dtype=np.float32)[:, None] * frequencies.astype(np.float32)
@@ -97,30 +97,38 @@ class Decoder:
         """Load the weights in `folder`."""
         from safetensors.numpy import load_file
 
-        return cls(shape, load_file(folder / WEIGHTS))
+        return cls(shape, load_file(folder / WEIGHTS_FILE))
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], longest: int, ends: Collection[int], choose: Choose
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_tokens: int,
+        end_tokens: Collection[int],
+        choose_tokens: ChooseTokens,
     ) -> list[list[int]]:
-        """Return the new tokens of each prompt, up to one of `ends` (included) or `longest` of them.
+        """Return the new tokens of each prompt, up to one of `end_tokens` (included) or `max_tokens` of them.
 
-        No prompt may be empty, or longer than the context less `longest`.
+        No prompt may be empty, or longer than the context less `max_tokens`.
         """
         written: list[list[int]] = [[] for _ in prompts]
-        sequences = _Sequences(self.shape, prompts, longest)
+        sequences = _Sequences(self.shape, prompts, max_tokens)
         logits = self._prefill(prompts, sequences)
         while True:
-            tokens = choose(logits, sequences.numbers)
-            for number, token in zip(sequences.numbers.tolist(), tokens.tolist(), strict=True):
-                if not written[number] or written[number][-1] not in ends:
+            tokens = choose_tokens(logits, sequences.prompt_indices)
+            for number, token in zip(sequences.prompt_indices.tolist(), tokens.tolist(), strict=True):
+                if not written[number] or written[number][-1] not in end_tokens:
                     written[number].append(token)
-            open_ = [i for i, n in enumerate(sequences.numbers.tolist()) if not _ended(written[n], longest, ends)]
+            open_ = [
+                i
+                for i, n in enumerate(sequences.prompt_indices.tolist())
+                if not _has_ended(written[n], max_tokens, end_tokens)
+            ]
             if not open_:
                 return written
             if 2 * len(open_) <= len(tokens):  # moving what is cached costs less than going on with ended sequences
-                sequences.keep(open_)
+                sequences.keep_rows(open_)
                 tokens = tokens[open_]
-            logits = self._next(tokens, sequences)
+            logits = self._decode_step(tokens, sequences)
 
     def _prefill(self, prompts: Sequence[Sequence[int]], sequences: _Sequences) -> Floats:
         """Cache the prompts' keys and values, and return the logits after each."""
@@ -129,11 +137,11 @@ class Decoder:
             last, total = first + 1, len(prompts[first])
             while last < len(prompts) and total + len(prompts[last]) <= PREFILL_TOKENS:
                 total, last = total + len(prompts[last]), last + 1
-            logits.append(self._read(prompts[first:last], first, sequences))
+            logits.append(self._prefill_batch(prompts[first:last], first, sequences))
             first = last
         return np.concatenate(logits)
 
-    def _read(self, prompts: Sequence[Sequence[int]], first: int, sequences: _Sequences) -> Floats:
+    def _prefill_batch(self, prompts: Sequence[Sequence[int]], first: int, sequences: _Sequences) -> Floats:
         lengths = [len(prompt) for prompt in prompts]
         stops = np.cumsum(lengths)
         spans = [slice(stop - length, stop) for stop, length in zip(stops.tolist(), lengths, strict=True)]
@@ -156,7 +164,7 @@ class Decoder:
         positions = np.concatenate([np.arange(length) for length in lengths])
         return self._logits(np.concatenate([np.asarray(prompt) for prompt in prompts]), positions, attend, stops - 1)
 
-    def _next(self, tokens: Integers, sequences: _Sequences) -> Floats:
+    def _decode_step(self, tokens: Integers, sequences: _Sequences) -> Floats:
         """Append one token to each sequence, and return the logits after it."""
         rows, positions = np.arange(len(tokens)), sequences.lengths
         span = int(positions.max()) + 1
@@ -190,7 +198,7 @@ class Decoder:
         heads, hidden, half = self.shape.heads, self.shape.hidden, self._width // 2
         x, cos, sin = self._embedding[tokens], self._cos[positions], self._sin[positions]
         for index, layer in enumerate(self._layers):
-            qkv = self._normed(x, layer.attention_norm) @ layer.qkv
+            qkv = self._rms_norm(x, layer.attention_norm) @ layer.qkv
             qkv += layer.qkv_bias
             plain = qkv[:, : 2 * hidden].reshape(len(qkv), 2 * heads, self._width)
             first, second = plain[..., :half], plain[..., half:]
@@ -203,11 +211,11 @@ class Decoder:
             if final is not None and index == len(self._layers) - 1:
                 x = x[final]
             x = x + attended.reshape(len(attended), hidden) @ layer.out
-            gate, up = np.split(self._normed(x, layer.mlp_norm) @ layer.gate_up, 2, axis=1)
+            gate, up = np.split(self._rms_norm(x, layer.mlp_norm) @ layer.gate_up, 2, axis=1)
             x = x + (_silu(gate) * up) @ layer.down
-        return self._normed(x, self._norm) @ self._embedding.T
+        return self._rms_norm(x, self._norm) @ self._embedding.T
 
-    def _normed(self, x: Floats, weight: Floats) -> Floats:
+    def _rms_norm(self, x: Floats, weight: Floats) -> Floats:
         mean = np.einsum("nd,nd->n", x, x)[:, None] * np.float32(1 / x.shape[1])
         normed: Floats = x * (1 / np.sqrt(mean + np.float32(self.shape.epsilon))) * weight
         return normed
@@ -216,23 +224,23 @@ class Decoder:
 class _Sequences:
     """The sequences that are being written, with the keys and values of their tokens by layer."""
 
-    def __init__(self, shape: DecoderShape, prompts: Sequence[Sequence[int]], longest: int) -> None:
+    def __init__(self, shape: DecoderShape, prompts: Sequence[Sequence[int]], max_tokens: int) -> None:
         self.lengths = np.array([len(prompt) for prompt in prompts])
-        self.numbers = np.arange(len(prompts))
+        self.prompt_indices = np.arange(len(prompts))
         """Their places among all prompts."""
-        size = (len(prompts), shape.heads, int(self.lengths.max()) + longest, shape.hidden // shape.heads)
+        size = (len(prompts), shape.heads, int(self.lengths.max()) + max_tokens, shape.hidden // shape.heads)
         # Zeros, because the weight 0 of what is beyond a sequence's length, times a chance NaN, would be NaN.
         self.keys = [np.zeros(size, dtype=np.float32) for _ in range(shape.layers)]
         self.values = [np.zeros(size, dtype=np.float32) for _ in range(shape.layers)]
 
-    def keep(self, rows: Sequence[int]) -> None:
+    def keep_rows(self, rows: Sequence[int]) -> None:
         """Drop the others."""
         index = np.asarray(rows)
-        self.lengths, self.numbers = self.lengths[index], self.numbers[index]
+        self.lengths, self.prompt_indices = self.lengths[index], self.prompt_indices[index]
         self.keys, self.values = [each[index] for each in self.keys], [each[index] for each in self.values]
 
 
-def _layer(tensors: dict[str, Floats], prefix: str) -> _Layer:
+def _build_layer(tensors: dict[str, Floats], prefix: str) -> _Layer:
     def joined(*names: str) -> Floats:
         return np.concatenate([tensors[f"{prefix}{name}"] for name in names]).T.copy()
 
@@ -247,7 +255,7 @@ def _layer(tensors: dict[str, Floats], prefix: str) -> _Layer:
     )
 
 
-def _ended(tokens: list[int], longest: int, ends: Collection[int]) -> bool:
+def _has_ended(tokens: list[int], longest: int, ends: Collection[int]) -> bool:
     return tokens[-1] in ends or len(tokens) == longest
 
 

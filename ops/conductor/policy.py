@@ -35,12 +35,12 @@ from ops.core.messages import Message
 from ops.core.response import Response
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.controls import plain_messages
+from ops.workflow.controls import escape_messages
 from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NO_CLIENT, Team
 
-CARD = "podium.json"
-_SLICE, _CUT = 4096, 16
+CARD_FILE = "podium.json"
+_SLICE_CHARACTERS, _SLICE_MARGIN_TOKENS = 4096, 16
 """Characters of a slice, and the most tokens that a cut between slices adds."""
 _NEXT_TURN = {"role": "user", "content": "Go on."}
 
@@ -81,27 +81,27 @@ class PolicyCard(Settings):
     @classmethod
     def read(cls, folder: Path) -> PolicyCard:
         """The card of a policy folder. Raises `DataError`."""
-        file = folder / CARD
+        file = folder / CARD_FILE
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(file, "", f"is not a valid policy card ({error})", "Train the policy again") from None
 
-    def team(self, pool: Pool, data: Path, execution: Execution, client: Client = NO_CLIENT) -> Team:
+    def build_team(self, pool: Pool, data: Path, execution: Execution, client: Client = NO_CLIENT) -> Team:
         """Return the workers of `pool` by this policy's ordinals, as it was trained to see them; `data` holds the
         few-shot examples.
 
         Workers that the pool lacks are not offered, and the others keep their ordinals; workers that the policy does
-        not know are omitted (see `with_newcomers`). Raises `DataError` if the pool has none of its workers,
+        not know are omitted (see `add_new_workers`). Raises `DataError` if the pool has none of its workers,
         `ConfigError` if the few-shot examples cannot be read.
         """
         there = [ordinal for ordinal, name in enumerate(self.offered) if name in pool.names]
         if not there:
             problem = f"knows {', '.join(self.offered)}, of whom pool {pool.name!r} has none"
-            raise DataError(CARD, "offered", problem, "Train a policy on that pool")
+            raise DataError(CARD_FILE, "offered", problem, "Train a policy on that pool")
         if isinstance(self.untrained, PromptedPolicy) and self.untrained.worker not in pool.names:
             problem = f"is {self.untrained.worker}, which pool {pool.name!r} does not have"
-            raise DataError(CARD, "untrained.worker", problem, "Name another worker in the recipe, and run it")
+            raise DataError(CARD_FILE, "untrained.worker", problem, "Name another worker in the recipe, and run it")
         team = Team(
             workers=tuple((pool if name in pool.names else self.pool).worker(name) for name in self.offered),
             client=client,
@@ -110,9 +110,9 @@ class PolicyCard(Settings):
             cards=self.cards,
             execution=execution,
         )
-        return team if len(there) == len(self.offered) else team.offering(there, renumbered=self.renumbered)
+        return team if len(there) == len(self.offered) else team.restrict_to(there, renumbered=self.renumbered)
 
-    def with_newcomers(self, team: Team, pool: Pool, data: Path) -> Team:
+    def add_new_workers(self, team: Team, pool: Pool, data: Path) -> Team:
         """Return the team extended by the pool's workers that the policy was not trained with, at the next ordinals and
         with their cards from `data/profiles.json`.
 
@@ -124,11 +124,11 @@ class PolicyCard(Settings):
             return team
         workers = (*team.workers, *(pool.worker(name) for name in new))
         ordinals = (*team.ordinals, *range(len(team.workers), len(workers)))
-        whole = replace(team, workers=workers, cards=(*team.cards, *load_cards(data, new)), present=None)
-        return whole if len(ordinals) == len(workers) else whole.offering(ordinals)
+        whole = replace(team, workers=workers, cards=(*team.cards, *load_cards(data, new)), offered=None)
+        return whole if len(ordinals) == len(workers) else whole.restrict_to(ordinals)
 
     def write(self, folder: Path) -> None:
-        write_text(folder / CARD, json.dumps(self.model_dump(mode="json"), indent=1))
+        write_text(folder / CARD_FILE, json.dumps(self.model_dump(mode="json"), indent=1))
 
 
 def check_policy(folder: Path) -> None:
@@ -157,14 +157,14 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
     """
     from transformers import AutoModelForCausalLM
 
-    place, given = weights(folder, card)
+    place, given = locate_weights(folder, card)
     tokenizer = load_tokenizer(place, padding_side="left", **given)
     # The other formats of weights are pickles, which execute code when they are loaded.
     safe = {} if "gguf_file" in given else {"use_safetensors": True}
-    model = AutoModelForCausalLM.from_pretrained(place, dtype=precision(card), **safe, **given)
-    declared = _tokens_alone(model.generation_config)
+    model = AutoModelForCausalLM.from_pretrained(place, dtype=weights_dtype(card), **safe, **given)
+    declared = _keep_token_ids(model.generation_config)
     if "gguf_file" in given:
-        model = _plain_copy(model)
+        model = _copy_without_quantization(model)
         # transformers mistakes the tokenizer's end of text for its beginning; the model's own declaration is in the
         # file.
         if isinstance(declared.eos_token_id, int):
@@ -187,26 +187,26 @@ def load_tokenizer(place: str, **given: str) -> Any:
     return AutoTokenizer.from_pretrained(place, **given)
 
 
-def weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
+def locate_weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
     """The location of a policy's weights (a folder, or a name on a hub), with further arguments for transformers.
 
     Raises `DataError` for a policy that has none.
     """
     if card.untrained is not None:
         problem = f"is a {card.untrained.kind} policy, which has no weights"
-        raise DataError(folder / CARD, "untrained", problem, "Use a recipe whose policy is trained for this")
+        raise DataError(folder / CARD_FILE, "untrained", problem, "Use a recipe whose policy is trained for this")
     if card.pretrained is None:
         return str(folder), {}
     names = {"revision": card.pretrained.revision, "gguf_file": card.pretrained.gguf_file}
-    return model_place(card.pretrained), {name: value for name, value in names.items() if value is not None}
+    return locate_model(card.pretrained), {name: value for name, value in names.items() if value is not None}
 
 
-def precision(card: PolicyCard) -> Literal["float32", "bfloat16"]:
+def weights_dtype(card: PolicyCard) -> Literal["float32", "bfloat16"]:
     """Return the type of a policy's weights during generation."""
     return card.pretrained.dtype if card.pretrained else card.dtype
 
 
-def model_place(source: PretrainedPolicy) -> str:
+def locate_model(source: PretrainedPolicy) -> str:
     """Return what transformers reads: the name of a hub's model, or a folder. Raises `DataError` for a package that is
     not installed."""
     if source.package is None:
@@ -218,18 +218,18 @@ def model_place(source: PretrainedPolicy) -> str:
     return folders[0]
 
 
-def context_tokens(config: Any) -> int | None:
+def context_length(config: Any) -> int | None:
     """The longest sequence that a model supports (tokens); None if its configuration does not state it."""
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most else None
 
 
-def chat_tokens(tokenizer: Any, messages: Sequence[Message]) -> int:
+def count_chat_tokens(tokenizer: Any, messages: Sequence[Message]) -> int:
     """Return the tokens of a chat with the template and the opening of the answer."""
-    return len(tokenizer(chat_text(tokenizer, messages), add_special_tokens=False)["input_ids"])
+    return len(tokenizer(render_chat(tokenizer, messages), add_special_tokens=False)["input_ids"])
 
 
-def chat_fits(tokenizer: Any, messages: Sequence[Message], limit: int | None) -> bool:
+def is_chat_within(tokenizer: Any, messages: Sequence[Message], limit: int | None) -> bool:
     """Return whether a chat has at most `limit` tokens (None: any number).
 
     A chat of a million characters costs no more than one at the limit: its text is tokenized in slices until they
@@ -238,31 +238,34 @@ def chat_fits(tokenizer: Any, messages: Sequence[Message], limit: int | None) ->
     """
     if limit is None:
         return True
-    text = chat_text(tokenizer, messages)
+    text = render_chat(tokenizer, messages)
     if len(text.encode()) < limit:  # a token is at least one byte
         return True
     count = 0
-    for start in range(0, len(text), _SLICE):
-        count += len(tokenizer(text[start : start + _SLICE], add_special_tokens=False)["input_ids"]) - _CUT
+    for start in range(0, len(text), _SLICE_CHARACTERS):
+        count += (
+            len(tokenizer(text[start : start + _SLICE_CHARACTERS], add_special_tokens=False)["input_ids"])
+            - _SLICE_MARGIN_TOKENS
+        )
         if count > limit:
             return False
     return len(tokenizer(text, add_special_tokens=False)["input_ids"]) <= limit
 
 
-def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
+def render_chat(tokenizer: Any, messages: Sequence[Message]) -> str:
     """Return a chat in its template up to the opening of the answer; control tokens in its contents are plain text."""
-    shown = plain_messages(tokenizer, messages)
+    shown = escape_messages(tokenizer, messages)
     return str(tokenizer.apply_chat_template(shown, add_generation_prompt=True, tokenize=False))
 
 
-def check_lengths(tokens: Sequence[int], completion: int, context: int | None) -> None:
+def check_prompt_lengths(prompt_tokens: Sequence[int], completion_tokens: int, context: int | None) -> None:
     """Raise `PromptTooLongError` for the first of these prompts that leaves no room for the completion."""
-    for index, length in enumerate(tokens):
-        if context is not None and length > context - completion:
-            raise PromptTooLongError(f"prompt {index}", length, context - completion, index=index)
+    for index, length in enumerate(prompt_tokens):
+        if context is not None and length > context - completion_tokens:
+            raise PromptTooLongError(f"prompt {index}", length, context - completion_tokens, index=index)
 
 
-def end_of_turn(declared: int | Sequence[int] | None, tokenizer: Any) -> list[int]:
+def find_end_tokens(declared: int | Sequence[int] | None, tokenizer: Any) -> list[int]:
     """Return ids of the tokens that end a completion: `declared` by the model's generation configuration, the
     tokenizer's, and the chat template's.
 
@@ -280,7 +283,7 @@ def end_of_turn(declared: int | Sequence[int] | None, tokenizer: Any) -> list[in
     return sorted(token for token in {*ends, tokenizer.eos_token_id, closing} if token is not None)
 
 
-def _tokens_alone(declared: Any) -> Any:
+def _keep_token_ids(declared: Any) -> Any:
     """Return a generation configuration with the same control tokens and no other setting."""
     from transformers import GenerationConfig
 
@@ -288,7 +291,7 @@ def _tokens_alone(declared: Any) -> Any:
     return GenerationConfig(**{name: getattr(declared, name) for name in tokens})
 
 
-def _plain_copy(model: Any) -> Any:
+def _copy_without_quantization(model: Any) -> Any:
     config = type(model.config).from_dict(
         {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
     )
@@ -301,7 +304,7 @@ class Completion(NamedTuple):
     """A policy's completion of one prompt."""
 
     text: str
-    ended: bool
+    is_ended: bool
     """Whether it ended before the limit of tokens."""
     prompt_tokens: int = 0
     tokens: int = 0
@@ -357,7 +360,7 @@ class Conductor(TextWriter):
 
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
-        self._ends = end_of_turn(model.generation_config.eos_token_id, tokenizer)
+        self._ends = find_end_tokens(model.generation_config.eos_token_id, tokenizer)
         self._counting = Lock()
 
     @classmethod
@@ -376,10 +379,10 @@ class Conductor(TextWriter):
     ) -> list[Completion]:
         import torch
 
-        texts = [chat_text(self._tokenizer, prompt) for prompt in prompts]
+        texts = [render_chat(self._tokenizer, prompt) for prompt in prompts]
         batch = self._tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         asked = batch["attention_mask"].sum(dim=1).tolist()
-        check_lengths(asked, longest, context_tokens(self._model.config))
+        check_prompt_lengths(asked, longest, context_length(self._model.config))
         batch = {key: batch[key].to(self._model.device) for key in ("input_ids", "attention_mask")}
         drawn = self.card.generation
         sampling: dict[str, Any] = {"do_sample": False, "repetition_penalty": drawn.repetition_penalty}
@@ -405,13 +408,13 @@ class Conductor(TextWriter):
     @property
     def prompt_limit(self) -> int | None:
         """Return the highest number of tokens of a prompt that leaves room for a completion; None: unknown."""
-        context = context_tokens(self._model.config)
+        context = context_length(self._model.config)
         return None if context is None else context - self.card.max_completion_tokens
 
-    def fits(self, prompt: Sequence[Message]) -> bool:
+    def has_room(self, prompt: Sequence[Message]) -> bool:
         """Return whether the prompt fits; safe from any thread, also during generation."""
         with self._counting:
-            return chat_fits(self._counter, prompt, self.prompt_limit)
+            return is_chat_within(self._counter, prompt, self.prompt_limit)
 
     @cached_property
     def _counter(self) -> Any:

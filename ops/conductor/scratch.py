@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ops.conductor.chats import Chats, ChatsWriter, own_seed
+from ops.conductor.chats import ChatCodec, ChatWriter, prompt_seed
 from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers, softmax
 from ops.conductor.policy import Completion, PolicyCard
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
@@ -16,10 +16,10 @@ from ops.config import Generation
 from ops.core.messages import Message
 
 
-class ScratchConductor(ChatsWriter):
+class ScratchConductor(ChatWriter):
     """A small policy with a tokenizer of its own. Any thread may use it."""
 
-    def __init__(self, decoder: Decoder, chats: Chats) -> None:
+    def __init__(self, decoder: Decoder, chats: ChatCodec) -> None:
         super().__init__(chats)
         self._decoder = decoder
 
@@ -28,21 +28,25 @@ class ScratchConductor(ChatsWriter):
         """Load the policy in `folder`; None if it is of another kind. Raises `DataError`."""
         if card.pretrained is not None or (shape := DecoderShape.read(folder)) is None:
             return None
-        chats = Chats.load(folder, card)
+        chats = ChatCodec.load(folder, card)
         return cls(Decoder.load(folder, shape), chats) if isinstance(chats.tokenizer, ScratchTokenizer) else None
 
     def _complete(
         self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
     ) -> list[Completion]:
-        tokens = self._chats.prompts(prompts, longest)
-        choose = Sampler(self.card.generation, temperature, tokens, [own_seed(seed, prompt) for prompt in tokens])
-        return self._chats.completions(tokens, self._decoder.generate(tokens, longest, self._chats.ends, choose))
+        tokens = self._chats.encode_prompts(prompts, longest)
+        choose = TokenSampler(
+            self.card.generation, temperature, tokens, [prompt_seed(seed, prompt) for prompt in tokens]
+        )
+        return self._chats.decode_completions(
+            tokens, self._decoder.generate(tokens, longest, self._chats.end_tokens, choose)
+        )
 
     def close(self) -> None:
         """Do nothing: the memory is freed with the object."""
 
 
-class Sampler:
+class TokenSampler:
     """Chooses the next token of each sequence by the card's settings, which mean what they mean in transformers.
 
     Each sequence is drawn by its own seed, whatever else is in its batch.
@@ -59,7 +63,7 @@ class Sampler:
     def __call__(self, logits: Floats, numbers: Integers) -> Integers:
         """Return a token for each of the sequences `numbers`."""
         if self._drawn.repetition_penalty != 1:
-            logits = self._penalized(logits, numbers)
+            logits = self._apply_repetition_penalty(logits, numbers)
         if self._temperature > 0:
             heights = np.array([self._random[number].random() for number in numbers.tolist()])
             sums = np.cumsum(self.probabilities(logits), axis=1, dtype=np.float64)
@@ -88,7 +92,7 @@ class Sampler:
             scores[shares < drawn.min_p * shares.max(axis=1, keepdims=True)] = -np.inf
         return softmax(scores)
 
-    def _penalized(self, logits: Floats, numbers: Integers) -> Floats:
+    def _apply_repetition_penalty(self, logits: Floats, numbers: Integers) -> Floats:
         if self._seen is None:
             self._seen = np.zeros((len(self._prompts), logits.shape[1]), dtype=np.bool_)
             for seen, prompt in zip(self._seen, self._prompts, strict=True):

@@ -12,9 +12,9 @@ from ops.core.messages import Message
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PAD, END = "<|pad|>", "<|end|>"
-ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
-TEMPLATE = (
+PAD_TOKEN, END_TOKEN = "<|pad|>", "<|end|>"
+ROLE_TOKENS = ("<|system|>", "<|user|>", "<|assistant|>")
+CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
@@ -27,7 +27,7 @@ class ScratchTokenizer:
     It has those methods and attributes of a transformers tokenizer that a policy's writer uses.
     """
 
-    chat_template = TEMPLATE
+    chat_template = CHAT_TEMPLATE
 
     def __init__(self, tokenizer: Tokenizer, eos_token_id: int, declared_ends: list[int], context: int) -> None:
         tokenizer.no_padding()  # a file that was written after a padded batch says otherwise
@@ -45,12 +45,12 @@ class ScratchTokenizer:
         from tokenizers import Tokenizer
 
         try:
-            if (folder / "chat_template.jinja").read_text(encoding="utf-8") != TEMPLATE:
+            if (folder / "chat_template.jinja").read_text(encoding="utf-8") != CHAT_TEMPLATE:
                 return None
             tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
-            end = tokenizer.token_to_id(_json(folder / "tokenizer_config.json")["eos_token"])
-            declared = _json(folder / "generation_config.json")["eos_token_id"]
-            context = int(_json(folder / "config.json")["max_position_embeddings"])
+            end = tokenizer.token_to_id(_read_json(folder / "tokenizer_config.json")["eos_token"])
+            declared = _read_json(folder / "generation_config.json")["eos_token_id"]
+            context = int(_read_json(folder / "config.json")["max_position_embeddings"])
         except (OSError, ValueError, KeyError):
             return None
         if end is None:
@@ -68,7 +68,7 @@ class ScratchTokenizer:
     ) -> str:
         """Return the chat as text; `tokenize` must be False."""
         assert not tokenize
-        turns = "".join(f"<|{message['role']}|>{message['content']}{END}" for message in messages)
+        turns = "".join(f"<|{message['role']}|>{message['content']}{END_TOKEN}" for message in messages)
         return turns + ("<|assistant|>" if add_generation_prompt else "")
 
     def __call__(self, texts: str | Sequence[str], *, add_special_tokens: bool) -> dict[str, Any]:
@@ -83,6 +83,6 @@ class ScratchTokenizer:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return content

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ops.conductor.policy import policy_key
 from ops.config import digest
+from ops.core.errors import DataError
 from ops.core.messages import Message
 from ops.store import Computed, Kind, ValueStore, open_backend
 from ops.workflow.prompt import PromptTooLongError
@@ -39,7 +40,7 @@ class StoredWriter:
 
     def __init__(self, writer: Writer, policy: str, folder: Path) -> None:
         self._writer, self._policy = writer, policy
-        self._store = ValueStore(open_backend(folder), Kind.COMPLETION, _text)
+        self._store = ValueStore(open_backend(folder), Kind.COMPLETION, _as_text)
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
         """Return one completion per prompt, in order. Raises the writer's errors; `PromptTooLongError` has the index
@@ -67,15 +68,18 @@ class StoredWriter:
         return hashlib.sha256(json.dumps(material, sort_keys=True).encode()).hexdigest()
 
 
-def _text(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
 def policy_id(folder: Path) -> str:
     """Return the identity of a policy's weights and card: its key, and name, size and time of each of its files.
 
-    Weights that were trained again have the same key, and another identity.
+    Weights that were trained again have the same key, and another identity. Raises `DataError` if there is no policy.
     """
+    if not folder.is_dir():
+        problem = "holds no policy: none was trained with these settings, or it was moved away"
+        raise DataError(folder, "", problem, "Train it (`podium train RECIPE`), or put it back")
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     facts = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files if (stat := file.stat())]
     return digest([policy_key(folder), facts])

@@ -8,16 +8,16 @@ from ops.conductor.policy import Completion, PolicyCard, TextWriter
 from ops.config import PromptedPolicy, StaticPolicy
 from ops.core.errors import PodiumError
 from ops.core.messages import Message, Sample
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 
-WRITE = "Write the workflow."
+WRITE_SUBTASK = "Write the workflow."
 """The subtask for a worker that writes a workflow; the Conductor's prompt takes the place of the question."""
 
 
-class WorkerWroteNothing(PodiumError):
+class NoWorkflowWritten(PodiumError):
     """The worker that writes the workflows cannot be reached, or refused."""
 
 
@@ -27,7 +27,7 @@ async def write_workflow(worker: int, prompt: str, team: Team, sample: int | Sam
     The executor applies the same cache, limits, deadline and handling of failures as to any other call. Raises
     `OverBudget` and `ConfigError` as the client does.
     """
-    return await execute(Workflow.single(worker, WRITE), prompt, team, sample=sample)
+    return await execute_workflow(Workflow.single(worker, WRITE_SUBTASK), prompt, team, sample=sample)
 
 
 class PromptedConductor:
@@ -39,21 +39,21 @@ class PromptedConductor:
     def __init__(self, card: PolicyCard, policy: PromptedPolicy) -> None:
         self.card, self.worker = card, card.offered.index(policy.worker)
 
-    async def ask(self, messages: Sequence[Message], team: Team, *, sample: int) -> Completion:
+    async def write_completion(self, messages: Sequence[Message], team: Team, *, sample: int) -> Completion:
         """One completion, by a call of the team's client. `team` must offer the worker that writes.
 
-        Raises `WorkerWroteNothing` where no response came, `OverBudget` and `ConfigError` as the client does.
+        Raises `NoWorkflowWritten` where no response came, `OverBudget` and `ConfigError` as the client does.
         """
         [message] = messages
         trace = await write_workflow(self.worker, message["content"], team, sample)
         step = trace.steps[0]
         if not step.is_paid:
-            raise WorkerWroteNothing(f"{step.worker}, which writes the workflows: {step.error or trace.error}")
+            raise NoWorkflowWritten(f"{step.worker}, which writes the workflows: {step.error or trace.error}")
         said = step.response
         ended = said.finish_reason != "length"
         return Completion(said.text, ended, said.prompt_tokens, said.completion_tokens, step.worker, said)
 
-    def fits(self, prompt: Sequence[Message]) -> bool:
+    def has_room(self, prompt: Sequence[Message]) -> bool:
         """True: see `prompt_limit`."""
         return True
 
@@ -76,9 +76,9 @@ class StaticConductor(TextWriter):
     def _complete(
         self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
     ) -> list[Completion]:
-        return [Completion(self.workflow.render(), ended=True) for _ in prompts]
+        return [Completion(self.workflow.render(), is_ended=True) for _ in prompts]
 
-    def fits(self, prompt: Sequence[Message]) -> bool:
+    def has_room(self, prompt: Sequence[Message]) -> bool:
         """True: no prompt is read."""
         return True
 

@@ -14,7 +14,7 @@ from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import TRANSFORMERS, VLLM, PromptedPolicy
 from ops.core.workspace import Workspace
 
-ENV = "PODIUM_WRITER"
+WRITER_VARIABLE = "PODIUM_WRITER"
 """The environment variable that names the writer while a champion is served; unset: transformers."""
 LocalConductor = Conductor | ScratchConductor
 AnyConductor = LocalConductor | ServedConductor | StaticConductor | PromptedConductor
@@ -27,8 +27,8 @@ def load_conductor(
     setting: str = "evaluation.writer",
     key: str | None = None,
 ) -> AnyConductor:
-    """Load the policy in `folder` with the backend `writer`: `transformers` (see `load_here`), `vllm` (a server that
-    Podium starts on the GPUs of this machine), or a server's URL.
+    """Load the policy in `folder` with the backend `writer`: `transformers` (see `load_in_process`), `vllm` (a server
+    that Podium starts on the GPUs of this machine), or a server's URL.
 
     An untrained policy needs no writer. `key`: the policy's, where the folder's name is not. The caller closes the
     result. Raises `DataError`, and `ConfigError` that names `setting` for a writer that cannot write for this policy.
@@ -40,19 +40,19 @@ def load_conductor(
             return PromptedConductor(card, card.untrained)
         return StaticConductor(card, card.untrained)
     if writer == TRANSFORMERS:
-        return _loaded(folder, card)
+        return _load_checked(folder, card)
     if writer == VLLM:
         return ServedConductor.start(folder, workspace, setting, key)
     return ServedConductor.load(folder, writer, setting, key)
 
 
-def load_here(folder: Path, card: PolicyCard | None = None) -> LocalConductor:
+def load_in_process(folder: Path, card: PolicyCard | None = None) -> LocalConductor:
     """Load the policy in `folder` to generate in this process: with NumPy if it was made from scratch, else with
     transformers; `card`: instead of the folder's own. Raises `DataError`, and `DamagedFile` for weights that are not
     those that were written."""
     check_policy(folder)
-    return _loaded(folder, card or PolicyCard.read(folder))
+    return _load_checked(folder, card or PolicyCard.read(folder))
 
 
-def _loaded(folder: Path, card: PolicyCard) -> LocalConductor:
+def _load_checked(folder: Path, card: PolicyCard) -> LocalConductor:
     return ScratchConductor.load(folder, card) or Conductor.load(folder, card)

@@ -26,7 +26,7 @@ from ops.results.summary import (
     mean_per_answer,
 )
 from ops.results.table import Rows, joined
-from ops.workflow.strategy import diversity
+from ops.workflow.strategy import measure_diversity
 
 if TYPE_CHECKING:
     import polars as pl
@@ -83,7 +83,7 @@ class Arm:
         ).to_dicts()
         patterns = chain.from_iterable(counts.elements() for counts in counts_of(self.rows, "pattern").values())
         numbers = {name: float("nan") if value is None else value for name, value in found.items()}
-        return numbers | {"entropy": diversity(patterns).entropy}
+        return numbers | {"entropy": measure_diversity(patterns).entropy}
 
     @property
     def benchmarks(self) -> list[str]:

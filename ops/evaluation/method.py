@@ -14,7 +14,7 @@ from ops.core.response_rows import ResponseRow
 from ops.grading.answer_clusters import find_largest_cluster
 from ops.results.outcome_rows import OutcomeRow
 from ops.workflow.few_shots import FewShot
-from ops.workflow.grammar import SOLVE, Parsed, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, ParseResult, Step, Workflow
 from ops.workflow.team import Team
 
 Branches = tuple[Workflow, ...]
@@ -41,7 +41,7 @@ class WorkflowAuthor(NamedTuple):
 
     worker: int
     prompt: Callable[[Problem], str]
-    parse: Callable[[str], Parsed]
+    parse: Callable[[str], ParseResult]
 
 
 @dataclass(frozen=True)
@@ -145,19 +145,19 @@ PROPOSERS = 7
 
 def make_checked_workflow(solver: int, checker: int) -> Workflow:
     """Return a workflow in which one worker solves the question and one checks the answer."""
-    return Workflow((Step(solver, SOLVE), Step(checker, CHECK, "all")))
+    return Workflow((Step(solver, SOLVE_SUBTASK), Step(checker, CHECK, "all")))
 
 
 def make_chain(workers: Sequence[int]) -> Workflow:
     """Return a workflow in which the first worker solves, and each other worker continues from all earlier
     responses."""
     first, *others = workers
-    return Workflow((Step(first, SOLVE), *(Step(worker, CONTINUE, "all") for worker in others)))
+    return Workflow((Step(first, SOLVE_SUBTASK), *(Step(worker, CONTINUE, "all") for worker in others)))
 
 
 def make_mixture(proposers: Sequence[int], aggregator: int) -> Workflow:
     """Return a one-layer Mixture-of-Agents (arXiv:2406.04692): independent proposers, then an aggregator."""
-    return Workflow((*(Step(worker, SOLVE) for worker in proposers), Step(aggregator, AGGREGATE, "all")))
+    return Workflow((*(Step(worker, SOLVE_SUBTASK) for worker in proposers), Step(aggregator, AGGREGATE, "all")))
 
 
 VOTERS = 5

@@ -18,12 +18,12 @@ from ops.core.problem import Problem
 from ops.evaluation.method import Attempt, Branches, Method, WorkflowAuthor
 from ops.results.outcome_rows import OutcomeRow, Played
 from ops.workers.scheduling import Client
-from ops.workflow.grammar import Parsed
-from ops.workflow.judging import graded
-from ops.workflow.play import Fits, Question, play
+from ops.workflow.grammar import ParseResult
+from ops.workflow.judging import grade_answers
+from ops.workflow.play import HasRoom, Question, answer_questions
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import QuestionTrace
 from ops.workflow.vote import Ballot
 
 MAX_BATCHES_IN_PROGRESS = 4
@@ -31,7 +31,7 @@ MAX_BATCHES_IN_PROGRESS = 4
 Result = TypeVar("Result")
 Completions = Mapping[tuple[str, int], str]
 """(problem key, repeat) → the completion that was written for it."""
-OnExecuted = Callable[[Sequence[OutcomeRow], Sequence[Trace]], None]
+OnExecuted = Callable[[Sequence[OutcomeRow], Sequence[QuestionTrace]], None]
 """Receives the rows of a set of questions, and the trace of each answer."""
 AddRows = Callable[[Sequence[OutcomeRow]], object]
 """Receives the rows of a set of questions; sets come in any order."""
@@ -47,7 +47,7 @@ async def evaluate(
     *,
     seed: int = 0,
     limits: RoundLimits | None = None,
-    has_room: Fits | None = None,
+    has_room: HasRoom | None = None,
     on_executed: OnExecuted | None = None,
     add_rows: AddRows | None = None,
 ) -> list[OutcomeRow]:
@@ -60,9 +60,10 @@ async def evaluate(
     A thread writes the next batch while the workers execute earlier ones. Completions that are passed in as a mapping
     are executed without change, one for each question. If `settings.vote` says so, several workflows answer a question,
     each with answers of its own, and the rule of `ops.workflow.vote` decides. With `limits` the Conductor works in
-    rounds, and the limits apply to all questions of one repeat together; `has_room` is passed to `play`.
+    rounds, and the limits apply to all questions of one repeat together; `has_room` is passed to `answer_questions`.
 
-    Raises the client's `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`,
+    Raises the
+    client's `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`,
     which names the problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes
     counts in the row's cost.
     """
@@ -81,24 +82,26 @@ async def evaluate(
                 writing = partial(conductor.write, some, temperature=temperature, seed=seed + sample)
                 try:
                     texts += await asyncio.to_thread(writing)
-                except PromptTooLongError as error:  # only in a first round: `fits` excludes it later
-                    raise PromptTooLongError.of(chosen[start + error.index], error.tokens, error.limit) from None
+                except PromptTooLongError as error:  # only in a first round: `has_room` excludes it later
+                    raise PromptTooLongError.for_problem(
+                        chosen[start + error.index], error.tokens, error.limit
+                    ) from None
         return texts
 
     async def run_once(chosen: Sequence[Problem], repeat: int, number: int) -> list[Played]:
         """Run the workflow with this number of each question."""
         sample = number * settings.repeats + repeat
         if isinstance(conductor, PromptedConductor):
-            author = WorkflowAuthor(conductor.worker, lambda problem: team.messages(problem)[0]["content"], team.read)
+            author = WorkflowAuthor(conductor.worker, lambda problem: team.build_messages(problem)[0]["content"], team.parse)
             authored = (_run_authored(author, problem, team, sample) for problem in chosen)
             return _raise_first_error(await asyncio.gather(*authored, return_exceptions=True))
         questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]
         writing = partial(write, chosen=chosen, number=number, sample=sample)
-        return [Played((trace,)) for trace in await play(questions, writing, limits, fits=has_room)]
+        return [Played((trace,)) for trace in await answer_questions(questions, writing, limits, has_room=has_room)]
 
     async def answer(chosen: Sequence[Problem], repeat: int) -> None:
         """Let the Conductor answer a set of questions, and record the rows."""
-        election = _Election([Ballot.of(problem, vote) for problem in chosen])
+        election = _Election([Ballot.for_problem(problem, vote) for problem in chosen])
         while asked := await election.next_wave():
             ran = (run_once([chosen[i] for i in indices], repeat, number) for number, indices in asked.items())
             election.count(asked, _raise_first_error(await asyncio.gather(*ran, return_exceptions=True)))
@@ -133,7 +136,7 @@ async def evaluate_method(
 
     async def run(problem: Problem, branches: Branches, repeat: int) -> Played:
         questions = [
-            Question(problem, team, sample, workflow.render(), Parsed(workflow))
+            Question(problem, team, sample, workflow.render(), ParseResult(workflow))
             for workflow, sample in zip(branches, _number_branches(branches, repeat), strict=True)
         ]
         async with room:
@@ -142,12 +145,12 @@ async def evaluate_method(
             elif method.agreeing_answers is not None:
                 election = _Election([Ballot(problem, len(questions), method.agreeing_answers)])
                 while asked := await election.next_wave():
-                    running = (play([questions[number]]) for number in asked)
+                    running = (answer_questions([questions[number]]) for number in asked)
                     traces = _raise_first_error(await asyncio.gather(*running, return_exceptions=True))
                     election.count(asked, [[Played((trace,))] for [trace] in traces])
                 [played] = election.elected()
             else:
-                played = Played(tuple(await play(questions)))
+                played = Played(tuple(await answer_questions(questions)))
         if on_done is not None:
             on_done(1)
         return played
@@ -227,7 +230,7 @@ async def _grade_and_record(
     on_played: OnExecuted | None = None,
 ) -> None:
     """Grade the answers of a set of questions, and add its rows."""
-    grades = await graded(chosen, [each.counts.answer for each in played], client)
+    grades = await grade_answers(chosen, [each.counts.answer for each in played], client)
     made = zip(chosen, played, grades, strict=True)
     own = [OutcomeRow.of(problem, repeat, each, grade) for problem, each, grade in made]
     add(own)
@@ -253,7 +256,7 @@ class _Election:
 
         It is empty once every vote is decided.
         """
-        self._waves = await asyncio.to_thread(lambda: [ballot.next() for ballot in self._ballots])
+        self._waves = await asyncio.to_thread(lambda: [ballot.next_workflows() for ballot in self._ballots])
         numbers = sorted({number for wave in self._waves for number in wave})
         return {number: [index for index, wave in enumerate(self._waves) if number in wave] for number in numbers}
 
@@ -264,7 +267,7 @@ class _Election:
                 self._executions[index].append(each)
         for ballot, wave, own in zip(self._ballots, self._waves, self._executions, strict=True):
             if wave:
-                ballot.take([each.counts.answer for each in own[wave.start :]])
+                ballot.add_answers([each.counts.answer for each in own[wave.start :]])
 
     def elected(self) -> list[Played]:
         """Return the execution of each question, with the workflow whose answer counts."""
@@ -294,7 +297,7 @@ async def _run_authored(author: WorkflowAuthor, problem: Problem, team: Team, re
     """Let a worker write the question's workflow, and execute it."""
     writing = await write_workflow(author.worker, author.prompt(problem), team, repeat)
     text = writing.answer or ""
-    [trace] = await play([Question(problem, team, repeat, text, author.parse(text))])
+    [trace] = await answer_questions([Question(problem, team, repeat, text, author.parse(text))])
     return Played((trace,), writings=(writing,))
 
 

@@ -70,7 +70,7 @@ class ChangedCompletions(NamedTuple):
 
 def parse_workflows(completions: Sequence[WrittenCompletion], team: Team) -> list[Workflow]:
     """Return the well-formed workflows of these completions."""
-    read = (team.read(each.text).workflow for each in completions)
+    read = (team.parse(each.text).workflow for each in completions)
     return [workflow for workflow in read if workflow is not None]
 
 
@@ -84,14 +84,14 @@ def apply_change(
     """
     made, others, valid = [], 0, 0
     for each in completions:
-        workflow = team.read(each.text).workflow
+        workflow = team.parse(each.text).workflow
         if workflow is None:
             made.append(each)
             continue
         dice = Random(f"{seed} {change.name} {each.problem.key} {each.repeat}")
         other = change.rewrite(workflow, dice)
         text = other.render()
-        if (failure := team.read(text).failure) is not None:
+        if (failure := team.parse(text).failure) is not None:
             raise ValueError(f"arm {change.name!r} turned {workflow.render()!r} into an invalid workflow ({failure})")
         valid, others = valid + 1, others + (other != workflow)
         made.append(each._replace(text=text))

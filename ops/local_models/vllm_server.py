@@ -32,16 +32,16 @@ from ops.core.installation import make
 from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
 
-START_S = 600.0
+START_TIMEOUT_S = 600.0
 """How long a server may take until it answers: a CPU under load needs a minute, a large model on a GPU several."""
-GRACE_S = 20.0
+STOP_TIMEOUT_S = 20.0
 GPU_SHARE = 0.9
 """Share of each GPU's memory for a served policy: weights, activations and cache. Training has ended by then."""
 _POLL_S = 0.5
-_TAIL = 15
+_LOG_LINES = 15
 
 
-def vllm_python(workspace: Workspace) -> Path:
+def find_vllm_python(workspace: Workspace) -> Path:
     """The Python that has vLLM. Raises `ConfigError` when there is none."""
     named = os.environ.get("PODIUM_VLLM_PYTHON")
     python = Path(named or workspace.root / ".venv-vllm" / "bin" / "python")
@@ -56,10 +56,10 @@ def vllm_python(workspace: Workspace) -> Path:
     return python
 
 
-def command(worker: Worker, workspace: Workspace) -> list[str]:
+def build_server_command(worker: Worker, workspace: Workspace) -> list[str]:
     """The command line of this worker's server. Raises `ConfigError` for incomplete settings."""
     assert worker.serve is not None
-    serve, (host, port) = worker.serve, _address(worker)
+    serve, (host, port) = worker.serve, _local_address(worker)
     folder = workspace.root / serve.model_path
     options = [
         "--model", str(folder) if folder.is_dir() else serve.model_path,
@@ -76,11 +76,11 @@ def command(worker: Worker, workspace: Workspace) -> list[str]:
         options.append("--no-enable-chunked-prefill")
     # Not the `vllm` script: the CPU build is a package of another name, and the script looks for its own.
     module = ["-m", "vllm.entrypoints.openai.api_server"]
-    return [str(vllm_python(workspace)), *module, *options, *serve.args]
+    return [str(find_vllm_python(workspace)), *module, *options, *serve.args]
 
 
 @contextmanager
-def serving(pool: Pool, workspace: Workspace, *, start_s: float = START_S) -> Iterator[list[str]]:
+def serve_pool(pool: Pool, workspace: Workspace, *, start_s: float = START_TIMEOUT_S) -> Iterator[list[str]]:
     """Every worker of `pool` that has a `serve` section answers while in the block; gives the names started.
 
     A server that answers at that address already, with that model, is used. One that Podium did not start is left
@@ -88,22 +88,22 @@ def serving(pool: Pool, workspace: Workspace, *, start_s: float = START_S) -> It
     the port) and `WorkerUnreachable` with the end of the server's log when it dies or does not answer in time.
     """
     with ExitStack() as stack:
-        served = [stack.enter_context(_served(each, workspace, start_s)) for each in pool.workers if each.serve]
+        served = [stack.enter_context(_serve_worker(each, workspace, start_s)) for each in pool.workers if each.serve]
         yield [worker.name for worker, started in served if started]
 
 
 @contextmanager
-def serving_model(name: str, serve: Serve, workspace: Workspace, *, start_s: float = START_S) -> Iterator[str]:
+def serve_model(name: str, serve: Serve, workspace: Workspace, *, start_s: float = START_TIMEOUT_S) -> Iterator[str]:
     """One model answers under `name` while in the block, at a free port of this machine and on all of its GPUs (one
     replica each); gives the server's URL.
 
-    Processes that serve the same name in one workspace share the server; the last one ends it. Raises as `serving`.
+    Processes that serve the same name in one workspace share the server; the last one ends it. Raises as `serve_pool`.
     """
-    if count := gpus():
+    if count := count_gpus():
         options = ("--gpu-memory-utilization", str(GPU_SHARE), "--data-parallel-size", str(count))
         serve = serve.model_copy(update={"args": (*options, *serve.args)})
     worker = Worker(name=name, model=f"hosted_vllm/{name}", serve=serve)
-    with _served(worker, workspace, start_s) as (placed, _):
+    with _serve_worker(worker, workspace, start_s) as (placed, _):
         assert placed.api_base is not None
         yield placed.api_base
 
@@ -112,7 +112,7 @@ def is_up(worker: Worker) -> bool:
     """Whether the worker's endpoint is healthy and serves its model. Raises `ConfigError` if it serves another."""
     import httpx
 
-    host, port = _address(worker)
+    host, port = _local_address(worker)
     try:
         # A proxy that the environment names does not know this machine's ports.
         with httpx.Client(base_url=f"http://{host}:{port}", timeout=5, trust_env=False) as client:
@@ -131,7 +131,7 @@ def is_up(worker: Worker) -> bool:
 
 
 @contextmanager
-def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[tuple[Worker, bool]]:
+def _serve_worker(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[tuple[Worker, bool]]:
     """Gives the worker with its address, and whether this process owns the server: it started the server, or the runs
     that used it were killed.
 
@@ -144,18 +144,18 @@ def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[tu
     lock = FileLock(folder / f"{worker.name}.lock")
     with lock:  # of two that find it down, one starts it
         if worker.api_base is None:
-            worker = worker.model_copy(update={"api_base": _read(note).get("url") or _free_url()})
+            worker = worker.model_copy(update={"api_base": _read_record(note).get("url") or _free_url()})
             if not is_up(worker):  # what was noted has ended
                 worker = worker.model_copy(update={"api_base": _free_url()})
-        users, up = _users(note), is_up(worker)
-        server = _noted(note) if up else _start(worker, workspace, log)
+        users, up = _living_users(note), is_up(worker)
+        server = _recorded_server(note) if up else _start_server(worker, workspace, log)
         if server:
-            _write(note, server, worker, [*users, me])
+            _write_record(note, server, worker, [*users, me])
         if server and not up:
             try:
-                _wait(worker, server, log, start_s)
+                _wait_until_up(worker, server, log, start_s)
             except BaseException:
-                _stop(server)
+                _stop_server(server)
                 note.unlink()
                 raise
     try:
@@ -163,44 +163,44 @@ def _served(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[tu
     finally:
         if server:
             with lock:
-                _leave(note, me, server, worker)
+                _release_server(note, me, server, worker)
 
 
-def _leave(note: Path, me: str, server: psutil.Process, worker: Worker) -> None:
+def _release_server(note: Path, me: str, server: psutil.Process, worker: Worker) -> None:
     """Take `me` from the server's users once, and end it when no user is left."""
-    users, there = _users(note), _noted(note)
+    users, there = _living_users(note), _recorded_server(note)
     if me in users:
         users.remove(me)
     if there and users:
-        _write(note, there, worker, users)
+        _write_record(note, there, worker, users)
         return
     if there:
-        _stop(server if server.pid == there.pid else there)
+        _stop_server(server if server.pid == there.pid else there)
     note.unlink(missing_ok=True)
 
 
-def _noted(note: Path) -> psutil.Process | None:
+def _recorded_server(note: Path) -> psutil.Process | None:
     """The server that Podium started, if it is still there."""
-    pid = _read(note).get("server")
+    pid = _read_record(note).get("server")
     return psutil.Process(pid) if pid is not None and psutil.pid_exists(pid) else None
 
 
-def _users(note: Path) -> list[str]:
+def _living_users(note: Path) -> list[str]:
     """The living processes that use it, each as often as it does."""
-    return [user for user in _read(note).get("users", ()) if name_of(int(user.partition(":")[0])) == user]
+    return [user for user in _read_record(note).get("users", ()) if name_of(int(user.partition(":")[0])) == user]
 
 
-def _read(note: Path) -> dict[str, Any]:
+def _read_record(note: Path) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
     return record
 
 
-def _write(note: Path, server: psutil.Process, worker: Worker, users: Sequence[str]) -> None:
+def _write_record(note: Path, server: psutil.Process, worker: Worker, users: Sequence[str]) -> None:
     write_text(note, json.dumps({"server": server.pid, "url": worker.api_base, "users": users}))
 
 
-def _start(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:
-    host, port = _address(worker)
+def _start_server(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:
+    host, port = _local_address(worker)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -212,7 +212,7 @@ def _start(worker: Worker, workspace: Workspace, log: Path) -> psutil.Process:
                 "Stop that program or choose another port",
             ) from None  # fmt: skip
     assert worker.serve is not None
-    arguments = command(worker, workspace)
+    arguments = build_server_command(worker, workspace)
     with log.open("wb") as sink:
         # A session of its own, so that the engine's processes end with the server's.
         return psutil.Popen(
@@ -232,7 +232,7 @@ def _environment(*, offline: bool) -> dict[str, str]:
     return defaults | kept
 
 
-def _wait(worker: Worker, server: psutil.Process, log: Path, start_s: float) -> None:
+def _wait_until_up(worker: Worker, server: psutil.Process, log: Path, start_s: float) -> None:
     deadline = time.monotonic() + start_s
     while not is_up(worker):
         if not server.is_running() or server.status() == psutil.STATUS_ZOMBIE:
@@ -242,19 +242,19 @@ def _wait(worker: Worker, server: psutil.Process, log: Path, start_s: float) -> 
         else:
             time.sleep(_POLL_S)
             continue
-        raise WorkerUnreachable(f"worker {worker.name!r}: {what}. {log} ends:\n{_tail(log)}")
+        raise WorkerUnreachable(f"worker {worker.name!r}: {what}. {log} ends:\n{_last_lines(log)}")
 
 
-def _stop(server: psutil.Process) -> None:
+def _stop_server(server: psutil.Process) -> None:
     """End the whole process group: politely, then by force, since an engine may outlive its server."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, number)
         with contextlib.suppress(psutil.TimeoutExpired):
-            server.wait(GRACE_S)
+            server.wait(STOP_TIMEOUT_S)
 
 
-def _address(worker: Worker) -> tuple[str, int]:
+def _local_address(worker: Worker) -> tuple[str, int]:
     place = urlsplit(worker.api_base or "")
     if place.hostname not in {"127.0.0.1", "localhost"} or place.port is None:
         raise ConfigError(
@@ -272,7 +272,7 @@ def _has_gpu() -> bool:
     return shutil.which("nvidia-smi") is not None
 
 
-def gpus() -> int:
+def count_gpus() -> int:
     """Number of GPUs that this process may use: a served policy has a replica on each."""
     if not _has_gpu():
         return 0
@@ -282,6 +282,6 @@ def gpus() -> int:
     return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
-def _tail(log: Path) -> str:
+def _last_lines(log: Path) -> str:
     lines: Sequence[str] = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(lines[-_TAIL:]) or "(nothing)"
+    return "\n".join(lines[-_LOG_LINES:]) or "(nothing)"

@@ -14,11 +14,11 @@ from ops.core.errors import ConfigError
 from ops.core.installation import install_extra, pip_install
 from ops.core.workspace import Workspace
 from ops.grading.isolation import choose_isolation
-from ops.planning.machine import Machine, this_machine
+from ops.planning.machine import Machine, detect_machine
 
-LEAST_PYTHON, NEXT_PYTHON = (3, 11, 5), (3, 13)
+MIN_PYTHON, FIRST_UNSUPPORTED_PYTHON = (3, 11, 5), (3, 13)
 """The package supports the versions of CPython from the first to before the second (`pyproject.toml`)."""
-LEAST_GIB = 5.0
+MIN_FREE_GIB = 5.0
 """Free disk space that a small recipe needs: responses, a policy, its checkpoints, MLflow's store."""
 
 
@@ -32,38 +32,39 @@ class Diagnosis(NamedTuple):
     remedy: str = ""
 
 
-def diagnose(workspace: Workspace) -> list[Diagnosis]:
+def diagnose_machine(workspace: Workspace) -> list[Diagnosis]:
     """Check this machine without network access or calls. Raises `ConfigError` for an unreadable pool."""
-    machine = this_machine(workspace)
+    machine = detect_machine(workspace)
     return [
-        _python(), _git(), _disk(workspace, machine), _sandbox(), *_keys(workspace), _gpus(machine), *_engines(machine),
+        _check_python(), _check_git(), _check_disk(workspace, machine), _check_sandbox(), *_check_keys(workspace),
+        _check_gpus(machine), *_check_engines(machine),
     ]  # fmt: skip
 
 
-def _python() -> Diagnosis:
+def _check_python() -> Diagnosis:
     version = ".".join(map(str, sys.version_info[:3]))
-    if LEAST_PYTHON <= sys.version_info < NEXT_PYTHON:
+    if MIN_PYTHON <= sys.version_info < FIRST_UNSUPPORTED_PYTHON:
         return Diagnosis("Python", "ok", version)
     return Diagnosis("Python", "missing", f"is {version}", "Make the environment with CPython 3.11, 3.11.5 or later")
 
 
-def _git() -> Diagnosis:
+def _check_git() -> Diagnosis:
     if shutil.which("git"):
         return Diagnosis("git", "ok", "found")
     return Diagnosis("git", "missing", "is not on the PATH", "Install it: every run notes its commit")
 
 
-def _disk(workspace: Workspace, machine: Machine) -> Diagnosis:
+def _check_disk(workspace: Workspace, machine: Machine) -> Diagnosis:
     folder = next(each for each in (workspace.state, *workspace.state.parents) if each.exists())
     if not os.access(folder, os.W_OK):
         return Diagnosis("disk", "missing", f"{folder} cannot be written", "Change its owner or permissions")
     free = f"{machine.disk_gib:,.0f} GiB free"
-    if machine.disk_gib >= LEAST_GIB:
+    if machine.disk_gib >= MIN_FREE_GIB:
         return Diagnosis("disk", "ok", free)
-    return Diagnosis("disk", "missing", free, f"Free {LEAST_GIB:g} GiB, or let .podium be a link to a larger disk")
+    return Diagnosis("disk", "missing", free, f"Free {MIN_FREE_GIB:g} GiB, or let .podium be a link to a larger disk")
 
 
-def _sandbox() -> Diagnosis:
+def _check_sandbox() -> Diagnosis:
     try:
         choose_isolation()
     except ConfigError as error:
@@ -72,7 +73,7 @@ def _sandbox() -> Diagnosis:
     return Diagnosis("sandbox", "ok", "bubblewrap works")
 
 
-def _keys(workspace: Workspace) -> Iterator[Diagnosis]:
+def _check_keys(workspace: Workspace) -> Iterator[Diagnosis]:
     """Return one entry for each variable that a pool names."""
     pools: dict[str, list[str]] = {}
     for file in sorted((workspace.config / "pools").glob("*.yaml")):
@@ -88,14 +89,14 @@ def _keys(workspace: Workspace) -> Iterator[Diagnosis]:
             yield Diagnosis(variable, "optional", f"{problem}; {used}", "Write it into .env or the environment")
 
 
-def _gpus(machine: Machine) -> Diagnosis:
+def _check_gpus(machine: Machine) -> Diagnosis:
     if machine.gpus:
         return Diagnosis("GPUs", "ok", ", ".join(f"{gpu.name} ({gpu.gib:.0f} GiB)" for gpu in machine.gpus))
     remedy = "Prompted and static policies and the quickstart need none; `podium plan RECIPE` says what others need"
     return Diagnosis("GPUs", "optional", "none found by nvidia-smi", remedy)
 
 
-def _engines(machine: Machine) -> Iterator[Diagnosis]:
+def _check_engines(machine: Machine) -> Iterator[Diagnosis]:
     remedies = {"vllm": f"Where the GPUs are: {install_extra('gpu')}", "deepspeed": f"Run {pip_install('deepspeed')}"}
     for name, remedy in remedies.items():
         if name in machine.packages:

@@ -2,9 +2,9 @@
 
 The expected tokens of a call come from the first of these sources that exists: the worker's measured mean on the
 benchmark; the worker's measured mean over all benchmarks; the mean answer of the pool's other workers of the same kind;
-an assumed answer length (`usual_answer`). If the prompts are known (`Ask`), the high end of a range is what the client
-reserves: every answer takes `max_tokens`. If only the number of calls is known (`Prices.call`), the high end for an
-unmeasured worker is twice the expected answer length.
+an assumed answer length (`assume_answer_tokens`). If the prompts are known (`PlannedCall`), the high end of a range is
+what the client reserves: every answer takes `max_tokens`. If only the number of calls is known
+(`CallEstimator.estimate_answer`), the high end for an unmeasured worker is twice the expected answer length.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.providers import is_remote, most_tokens, price_of
-from ops.workflow.judging import question
+from ops.workflow.judging import build_judge_request
 
 CHARACTERS_PER_TOKEN = 4.0
 """Approximate ratio in English text, used for workers without measured token counts."""
-TOOL_TOKENS = 19.0
+TOOL_ANSWER_TOKENS = 19.0
 """Tokens of a tool's answer (a value, a formula or a short program): the mean of the quickstart's 10,800 answers."""
 VERDICT = "verdict"
 """In place of a grader: the call asks a judge for its verdict."""
 ANSWER_TOKENS = {"choice": 300.0, VERDICT: 12.0}
-"""Tokens of a language model's answer to one question, by grader; `OTHER_TOKENS` for every other grader.
+"""Tokens of a language model's answer to one question, by grader; `OTHER_ANSWER_TOKENS` for every other grader.
 
 Derived from arXiv:2512.04388, constrained workers. A router that calls one worker once takes 840 tokens per question,
 prompt included, averaged over the four training tasks: about 700 for the answer. A workflow takes 735 tokens on MMLU
 and 1,820 on average, so an MMLU answer takes about 0.4 × 700, and the other answers take (4 × 700 - 300) / 3.
 """
-OTHER_TOKENS = 830.0
+OTHER_ANSWER_TOKENS = 830.0
 THINKING_TOKENS = 2000.0
 """Reasoning tokens before the answer, for a worker without a stated limit: an assumption until responses exist."""
 EFFORT_TOKENS = {"none": 0.0, "minimal": 0.0, "low": THINKING_TOKENS / 5}
@@ -53,11 +53,11 @@ SUBTASK_TOKENS = 25
 """Tokens of a subtask (one or two sentences). Its own worker and every later step that sees it read it."""
 FORMAT_TOKENS = 20
 """Tokens of the instruction on the answer format that follows the question."""
-JUDGING_TOKENS = 250.0
+JUDGE_PROMPT_TOKENS = 250.0
 """Tokens of the instructions to a judge with a rubric of a few sentences: an assumption."""
 WORKFLOW_TOKENS = 300.0
 """Tokens of a workflow that a prompted worker writes, with the few sentences before it: an assumption."""
-SPEED = (100.0, 50.0, 25.0)
+TOKENS_PER_SECOND = (100.0, 50.0, 25.0)
 """Tokens per second of an unmeasured language model: fast, expected, slow."""
 FIRST_TOKEN_S = 1.0
 CALL_CPU_S = 0.005
@@ -83,24 +83,24 @@ class Range(NamedTuple):
         return Range(self.low * low, self.expected * expected, self.high * high)
 
     @classmethod
-    def of(cls, value: float) -> Range:
+    def exactly(cls, value: float) -> Range:
         """A range whose three values equal the known `value`."""
         return cls(value, value, value)
 
     @classmethod
-    def longest(cls, *ranges: Range) -> Range:
+    def maximum(cls, *ranges: Range) -> Range:
         """The maximum of each end: the duration of activities that run in parallel."""
         return cls(*map(max, zip(*ranges, strict=True)))
 
 
-NOTHING = Range.of(0.0)
+ZERO = Range.exactly(0.0)
 
 
 # ── measurements ─────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredUsage:
     """Measured tokens and latency of the workers' calls."""
 
     usage: Mapping[tuple[str, str], MeanUsage] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Measured:
     """Worker → mean latency in seconds."""
 
     @classmethod
-    def of(cls, rows: Iterable[ResponseRow], ledger: Ledger | None = None) -> Measured:
+    def from_rows(cls, rows: Iterable[ResponseRow], ledger: Ledger | None = None) -> MeasuredUsage:
         """Measure precached `rows` and the calls of a ledger.
 
         The ledger adds calls of other purposes and calls of response tables that were never finished.
@@ -128,11 +128,11 @@ class Measured:
         return cls(means, {worker: fmean(values) for worker, values in seconds.items()})
 
 
-def usual_answer(worker: Worker, grader: str = "") -> float:
+def assume_answer_tokens(worker: Worker, grader: str = "") -> float:
     """Assumed completion tokens of an unmeasured worker's answer, including its reasoning tokens."""
     if "tool" in worker.tags:
-        return TOOL_TOKENS
-    answer = ANSWER_TOKENS.get(grader, OTHER_TOKENS)
+        return TOOL_ANSWER_TOKENS
+    answer = ANSWER_TOKENS.get(grader, OTHER_ANSWER_TOKENS)
     if worker.thinking_budget is not None:
         return answer + min(worker.thinking_budget, THINKING_TOKENS)
     if worker.reasoning_effort is not None:
@@ -143,7 +143,7 @@ def usual_answer(worker: Worker, grader: str = "") -> float:
 # ── one call ─────────────────────────────────────────────────────────────────────
 
 
-class Ask(NamedTuple):
+class PlannedCall(NamedTuple):
     """A planned call with a known prompt."""
 
     worker: Worker
@@ -161,16 +161,16 @@ class Ask(NamedTuple):
         return cache_key(self.worker.identity, self.messages, self.sample)
 
 
-def precache_asks(problems: Iterable[Problem], workers: Sequence[Worker], samples: int) -> Iterator[Ask]:
+def plan_precache_calls(problems: Iterable[Problem], workers: Sequence[Worker], samples: int) -> Iterator[PlannedCall]:
     """Yield the calls of precaching: every worker answers every problem `samples` times."""
     for problem in problems:
         messages = build_solo_messages(problem)
         for worker in workers:
             for sample in range(samples):
-                yield Ask(worker, problem.benchmark, messages, sample, problem.grader, problem)
+                yield PlannedCall(worker, problem.benchmark, messages, sample, problem.grader, problem)
 
 
-class Call(NamedTuple):
+class CallEstimate(NamedTuple):
     """Estimated tokens, price and latency of one call to a worker."""
 
     prompt: Range
@@ -200,99 +200,107 @@ class Call(NamedTuple):
         return self.prompt.plus(self.answer)
 
 
-class Prices:
+class CallEstimator:
     """Estimate the cost and latency of calls to a pool's workers."""
 
     def __init__(
         self,
         workers: Sequence[Worker],
-        measured: Measured | None = None,
+        measured: MeasuredUsage | None = None,
         *,
         pool_file: Path | str,
-        question: float = 0.0,
+        question_tokens: float = 0.0,
         judges: Mapping[str, Worker] | None = None,
     ) -> None:
-        """`measured`: measurements of these workers, not of another pool's. `question`: mean tokens of a question, used
-        if the prompt is unknown. `judges`: benchmark → the judge that grades each answer to it."""
+        """`measured_calls`: measurements of these workers, not of another pool's. `question_tokens`: mean tokens of a
+        question, used if the prompt is unknown. `judges`: benchmark → the judge that grades each answer to it."""
         self.judges = judges or {}
-        self.workers, self._measured, self._question = workers, measured or Measured(), question
-        self._file, self._of_worker = pool_file, {worker.name: worker for worker in workers}
-        self._price: dict[str, Price] = {}
+        self.workers, self._measured, self._question = workers, measured or MeasuredUsage(), question_tokens
+        self._file, self._workers_by_name = pool_file, {worker.name: worker for worker in workers}
+        self._prices: dict[str, Price] = {}
         alike: dict[tuple[str, str], list[float]] = defaultdict(list)
         for (name, benchmark), mean in self._measured.usage.items():
-            if name in self._of_worker:
-                alike[_kind(self._of_worker[name]), benchmark].append(mean.completion_tokens)
-        self._alike = {key: fmean(means) for key, means in alike.items()}
+            if name in self._workers_by_name:
+                alike[_worker_kind(self._workers_by_name[name]), benchmark].append(mean.completion_tokens)
+        self._similar_answer_tokens = {key: fmean(means) for key, means in alike.items()}
 
-    def call(self, worker: Worker, benchmark: str) -> Call:
+    def estimate_answer(self, worker: Worker, benchmark: str) -> CallEstimate:
         """Estimate a call in which `worker` answers a question of `benchmark` directly.
 
         Raises `ConfigError` if the worker has no price.
         """
-        usage, answer, basis = self._expected(worker, benchmark, BENCHMARKS[benchmark].grader)
+        usage, answer, basis = self._expected_answer(worker, benchmark, BENCHMARKS[benchmark].grader)
         if usage is not None:
-            return self._made(worker, Range.of(usage.prompt_tokens), Range.of(answer), basis, usage)
+            return self._build_estimate(worker, Range.exactly(usage.prompt_tokens), Range.exactly(answer), basis, usage)
         answers = Range(*(min(part * answer, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
-        return self._made(worker, Range.of(self._question + FORMAT_TOKENS), answers, basis)
+        return self._build_estimate(worker, Range.exactly(self._question + FORMAT_TOKENS), answers, basis)
 
-    def writing(self, worker: Worker, prompt: float) -> Call:
+    def estimate_writing(self, worker: Worker, prompt: float) -> CallEstimate:
         """Estimate a call in which `worker` writes a workflow, after a prompt of that many tokens.
 
         Raises `ConfigError` if the worker has no price.
         """
-        said = TOOL_TOKENS if "tool" in worker.tags else WORKFLOW_TOKENS + usual_answer(worker) - OTHER_TOKENS
+        said = (
+            TOOL_ANSWER_TOKENS
+            if "tool" in worker.tags
+            else WORKFLOW_TOKENS + assume_answer_tokens(worker) - OTHER_ANSWER_TOKENS
+        )
         answers = Range(*(min(part * said, worker.max_tokens) for part in (0.5, 1.0, 2.0)))
-        return self._made(worker, Range.of(prompt), answers, "")
+        return self._build_estimate(worker, Range.exactly(prompt), answers, "")
 
-    def judging(self, judge: Worker, answer: Range) -> Call:
-        """Estimate a call in which `judge` grades an answer of that many tokens.
+    def estimate_verdict(self, judge: Worker, answer: Range) -> CallEstimate:
+        """Estimate a call in which `add_judge_calls` grades an answer of that many tokens.
 
         Raises `ConfigError` if the judge has no price.
         """
-        said = usual_answer(judge, VERDICT)
+        said = assume_answer_tokens(judge, VERDICT)
         verdicts = Range(*(min(part * said, judge.max_tokens) for part in (0.5, 1.0, 2.0)))
-        return self._made(judge, answer.plus(Range.of(self._question + JUDGING_TOKENS)), verdicts, "")
+        return self._build_estimate(
+            judge, answer.plus(Range.exactly(self._question + JUDGE_PROMPT_TOKENS)), verdicts, ""
+        )
 
-    def asked(self, ask: Ask) -> Call:
-        """Estimate the call of `ask`. The high end of the USD is what the client reserves.
+    def estimate_planned(self, planned: PlannedCall) -> CallEstimate:
+        """Estimate the call of `planned`. The high end of the USD is what the client reserves.
 
         Raises `ConfigError` if the worker has no price.
         """
-        usage, answer, basis = self._expected(ask.worker, ask.benchmark, ask.grader)
+        usage, answer, basis = self._expected_answer(planned.worker, planned.benchmark, planned.grader)
         if usage is not None:
             prompt = usage.prompt_tokens
         else:
-            prompt = sum(len(message["content"]) for message in ask.messages) / CHARACTERS_PER_TOKEN
-            answer = min(answer, ask.worker.max_tokens)
-        most = Range(prompt, prompt, most_tokens(ask.messages)), Range(answer, answer, ask.worker.max_tokens)
-        return self._made(ask.worker, *most, basis, usage)
+            prompt = sum(len(message["content"]) for message in planned.messages) / CHARACTERS_PER_TOKEN
+            answer = min(answer, planned.worker.max_tokens)
+        most = Range(prompt, prompt, most_tokens(planned.messages)), Range(answer, answer, planned.worker.max_tokens)
+        return self._build_estimate(planned.worker, *most, basis, usage)
 
-    def _expected(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanUsage | None, float, str]:
+    def _expected_answer(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanUsage | None, float, str]:
         """Return (mean usage of the worker's own calls or None, expected tokens of the answer, basis)."""
         measured = self._measured.usage
         usage = measured.get((worker.name, benchmark)) or measured.get((worker.name, ""))
         if usage is not None:
             return usage, usage.completion_tokens, "measured"
-        alike = self._alike.get((_kind(worker), benchmark)) or self._alike.get((_kind(worker), ""))
-        return (None, usual_answer(worker, grader), "") if alike is None else (None, alike, "alike")
+        alike = self._similar_answer_tokens.get((_worker_kind(worker), benchmark)) or self._similar_answer_tokens.get(
+            (_worker_kind(worker), "")
+        )
+        return (None, assume_answer_tokens(worker, grader), "") if alike is None else (None, alike, "alike")
 
-    def _made(
+    def _build_estimate(
         self, worker: Worker, prompt: Range, answer: Range, basis: str, measured: MeanUsage | None = None
-    ) -> Call:
-        if worker.name not in self._price:
-            self._price[worker.name] = price_of(worker, self._file)
-        price, parts = self._price[worker.name], measured or MeanUsage()
-        return Call(prompt, answer, self._latency(worker, answer), price, worker.service_tier, parts, basis)
+    ) -> CallEstimate:
+        if worker.name not in self._prices:
+            self._prices[worker.name] = price_of(worker, self._file)
+        price, parts = self._prices[worker.name], measured or MeanUsage()
+        return CallEstimate(prompt, answer, self._latency(worker, answer), price, worker.service_tier, parts, basis)
 
     def _latency(self, worker: Worker, answer: Range) -> Range:
         if worker.latency_s is not None:
-            return NOTHING  # a tool's latency is negligible
+            return ZERO  # a tool's latency is negligible
         if worker.name in self._measured.latency_s:
-            return Range.of(self._measured.latency_s[worker.name])
-        return Range(*(FIRST_TOKEN_S + tokens / speed for tokens, speed in zip(answer, SPEED, strict=True)))
+            return Range.exactly(self._measured.latency_s[worker.name])
+        return Range(*(FIRST_TOKEN_S + tokens / speed for tokens, speed in zip(answer, TOKENS_PER_SECOND, strict=True)))
 
 
-def _kind(worker: Worker) -> str:
+def _worker_kind(worker: Worker) -> str:
     """Kind of a worker; workers of one kind give answers of similar length."""
     return next((tag for tag in ("tool", "reasoning") if tag in worker.tags), "")
 
@@ -305,27 +313,27 @@ class WorkerCost:
     """Calls to one worker, with their tokens, USD and seconds."""
 
     worker: Worker
-    calls: Range = NOTHING
+    calls: Range = ZERO
     """Calls to make and pay for."""
-    tokens: Range = NOTHING
-    usd: Range = NOTHING
-    busy_s: Range = NOTHING
+    tokens: Range = ZERO
+    usd: Range = ZERO
+    busy_s: Range = ZERO
     """Seconds if the calls run one at a time."""
-    cached: int = 0
+    cached_calls: int = 0
     """Calls with stored answers, not included in `calls`."""
-    measured: float = 0
+    measured_calls: float = 0
     """Number of expected calls whose tokens come from measurements of this worker."""
-    alike: float = 0
+    similar_calls: float = 0
     """Number of expected calls whose answer length comes from other workers of the same kind."""
 
-    def take(self, call: Call, calls: Range) -> None:
-        """Add `calls` calls like `call`."""
+    def add_calls(self, call: CallEstimate, calls: Range) -> None:
+        """Add `calls` calls like `estimate_answer`."""
         self.calls = self.calls.plus(calls)
         self.tokens = self.tokens.plus(call.tokens.times(calls))
         self.usd = self.usd.plus(call.usd.times(calls))
         self.busy_s = self.busy_s.plus(call.latency_s.times(calls))
-        self.measured += calls.expected * (call.basis == "measured")
-        self.alike += calls.expected * (call.basis == "alike")
+        self.measured_calls += calls.expected * (call.basis == "measured")
+        self.similar_calls += calls.expected * (call.basis == "alike")
 
     @property
     def waiting_s(self) -> Range:
@@ -335,65 +343,65 @@ class WorkerCost:
             limits.append(self.calls.times(60 / worker.requests_per_minute))
         if worker.tokens_per_minute:
             limits.append(self.tokens.times(60 / worker.tokens_per_minute))
-        return Range.longest(*limits)
+        return Range.maximum(*limits)
 
     @property
     def process_s(self) -> Range:
         """CPU seconds of the process that makes the calls; those of a tool in this process are negligible."""
         tool = self.worker.latency_s is not None or not is_remote(self.worker)
-        return NOTHING if tool else self.calls.times(CALL_CPU_S)
+        return ZERO if tool else self.calls.times(CALL_CPU_S)
 
 
 class WorkerCosts:
     """Calls to the workers of one or several pools."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[int, str], WorkerCost] = {}
+        self._entries: dict[tuple[int, str], WorkerCost] = {}
 
-    def of(self, prices: Prices, worker: Worker) -> WorkerCost:
+    def entry(self, prices: CallEstimator, worker: Worker) -> WorkerCost:
         """The entry of `worker` in the pool of `prices`, created on first use."""
-        return self._of.setdefault((id(prices), worker.name), WorkerCost(worker))
+        return self._entries.setdefault((id(prices), worker.name), WorkerCost(worker))
 
-    def sum(self, figure: Callable[[WorkerCost], Range]) -> Range:
+    def total(self, figure: Callable[[WorkerCost], Range]) -> Range:
         """Sum `figure` over all workers."""
-        return reduce(Range.plus, map(figure, self._of.values()), NOTHING)
+        return reduce(Range.plus, map(figure, self._entries.values()), ZERO)
 
     def waiting_s(self) -> dict[str, Range]:
         """Worker name → seconds of waiting, summed over pools because pools run one after the other."""
-        waiting: dict[str, Range] = defaultdict(lambda: NOTHING)
-        for each in self._of.values():
+        waiting: dict[str, Range] = defaultdict(lambda: ZERO)
+        for each in self._entries.values():
             waiting[each.worker.name] = waiting[each.worker.name].plus(each.waiting_s)
         return dict(waiting)
 
-    def judge(self, prices: Prices, benchmark: str, answer: Range, answers: Range) -> Range:
+    def add_judge_calls(self, prices: CallEstimator, benchmark: str, answer: Range, answers: Range) -> Range:
         """Add the calls of the benchmark's judge, if it has one, for `answers` answers like `answer`; return the USD of
         one."""
         if (judge := prices.judges.get(benchmark)) is None:
-            return NOTHING
-        call = prices.judging(judge, answer)
-        self.of(prices, judge).take(call, answers)
+            return ZERO
+        call = prices.estimate_verdict(judge, answer)
+        self.entry(prices, judge).add_calls(call, answers)
         return call.usd
 
-    def cost(self, name: str, what: str, *, chain_s: Range = NOTHING) -> Cost:
+    def build_cost(self, name: str, what: str, *, chain_s: Range = ZERO) -> Cost:
         """The total as a `Cost`. `chain_s`: seconds of sequential calls, which worker limits do not change."""
         waiting = self.waiting_s()
         slowest = max(waiting, key=lambda worker: waiting[worker].expected, default="")
-        process_s = self.sum(lambda each: each.process_s)
-        longest = Range.longest(chain_s, process_s, *waiting.values())
-        limited = "a workflow's length" if chain_s.expected >= waiting.get(slowest, NOTHING).expected else slowest
-        if process_s.expected > max(chain_s.expected, waiting.get(slowest, NOTHING).expected):
+        process_s = self.total(lambda each: each.process_s)
+        longest = Range.maximum(chain_s, process_s, *waiting.values())
+        limited = "a workflow's length" if chain_s.expected >= waiting.get(slowest, ZERO).expected else slowest
+        if process_s.expected > max(chain_s.expected, waiting.get(slowest, ZERO).expected):
             limited = "the CPU of one process"
-        usd = self.sum(lambda each: each.usd)
+        usd = self.total(lambda each: each.usd)
         return Cost(
             name,
             what,
-            calls=self.sum(lambda each: each.calls),
-            tokens=self.sum(lambda each: each.tokens),
+            calls=self.total(lambda each: each.calls),
+            tokens=self.total(lambda each: each.tokens),
             usd=usd,
-            worth=usd,
+            usd_with_repeats=usd,
             worker_s=longest,
             limited_by=limited if longest.expected else "",
-            workers={each.worker.name: each for each in self._of.values()},
+            workers={each.worker.name: each for each in self._entries.values()},
         )
 
 
@@ -402,89 +410,89 @@ class Cost:
     """Cost and duration of a set of calls (a stage or a whole run), without the calls whose answers are stored."""
 
     name: str = ""
-    what: str = ""
+    calls_formula: str = ""
     """The multiplication behind the number of calls, in words."""
-    calls: Range = NOTHING
-    tokens: Range = NOTHING
+    calls: Range = ZERO
+    tokens: Range = ZERO
     """Tokens of the workers' prompts and answers."""
-    usd: Range = NOTHING
-    worth: Range = NOTHING
+    usd: Range = ZERO
+    usd_with_repeats: Range = ZERO
     """USD of all responses, counting repeated calls each time; `usd` counts a repeated call once."""
-    worker_s: Range = NOTHING
+    worker_s: Range = ZERO
     """Seconds of waiting for workers, within their limits."""
     limited_by: str = ""
     """What determines the expected waiting: a worker's limits or the length of a workflow; "": no waiting."""
     policy_s: Range | None = None
     """Seconds of generation and policy updates; None: unknown, or nothing to do."""
-    conditional: bool = False
+    is_conditional: bool = False
     """Whether the stage depends on the outcome of an earlier stage."""
     workers: Mapping[str, WorkerCost] = field(default_factory=dict, compare=False)
     """Worker name → its part of the cost."""
 
     @property
-    def to_make(self) -> int:
+    def paid_calls(self) -> int:
         """Expected number of paid calls."""
         return round(self.calls.expected)
 
     @property
-    def cached(self) -> int:
+    def cached_calls(self) -> int:
         """Number of calls with stored answers."""
-        return sum(each.cached for each in self.workers.values())
+        return sum(each.cached_calls for each in self.workers.values())
 
     @property
-    def measured(self) -> int:
+    def measured_calls(self) -> int:
         """Number of calls to make whose tokens come from measurements of the same worker."""
-        return round(sum(each.measured for each in self.workers.values()))
+        return round(sum(each.measured_calls for each in self.workers.values()))
 
     @property
-    def alike(self) -> int:
+    def similar_calls(self) -> int:
         """Number of calls to make whose answer length comes from other workers of the same kind."""
-        return round(sum(each.alike for each in self.workers.values()))
+        return round(sum(each.similar_calls for each in self.workers.values()))
 
     @property
     def basis(self) -> str:
         """Describe the basis of the expected USD: the share of calls per source of token counts."""
         shares = [
-            (self.measured, "from measured tokens"),
-            (self.alike, "as long as the other workers' answers"),
-            (self.to_make - self.measured - self.alike, "from the prompts' lengths and usual answers"),
+            (self.measured_calls, "from measured tokens"),
+            (self.similar_calls, "as long as the other workers' answers"),
+            (self.paid_calls - self.measured_calls - self.similar_calls, "from the prompts' lengths and usual answers"),
         ]
-        parts = [(count / self.to_make, words) for count, words in shares if count]
+        parts = [(count / self.paid_calls, words) for count, words in shares if count]
         about = ", ".join(words if len(parts) == 1 else f"{part:.0%} {words}" for part, words in parts)
-        nothing = "; nothing was measured yet" if not self.measured and not self.alike else ""
+        nothing = "; nothing was measured yet" if not self.measured_calls and not self.similar_calls else ""
         return f"({about}{nothing}; at most: every answer as long as max_tokens)"
 
     def __str__(self) -> str:
-        asked = self.to_make + self.cached
-        if not self.to_make:
+        asked = self.paid_calls + self.cached_calls
+        if not self.paid_calls:
             return f"{asked:,} calls, all of them cached: nothing to pay"
         return (
-            f"{asked:,} calls, {self.cached:,} of them cached: about ${self.usd.expected:,.2f}, "
+            f"{asked:,} calls, {self.cached_calls:,} of them cached: about ${self.usd.expected:,.2f}, "
             f"at most ${self.usd.high:,.2f} {self.basis}"
         )
 
-    def as_rows(self) -> list[dict[str, str | int | float]]:
+    def to_rows(self) -> list[dict[str, str | int | float]]:
         """A row per worker, for a table."""
         return [
             {
                 "worker": name,
-                "calls": round(each.calls.expected) + each.cached,
-                "cached": each.cached,
+                "calls": round(each.calls.expected) + each.cached_calls,
+                "cached": each.cached_calls,
                 "expected_usd": round(each.usd.expected, 6),
                 "worst_usd": round(each.usd.high, 6),
-                "measured": round(each.measured),
+                "measured": round(each.measured_calls),
             }
             for name, each in self.workers.items()
         ]
 
 
-def total(parts: Iterable[Cost], name: str = "whole run", what: str = "") -> Cost:
+def add_costs(parts: Iterable[Cost], name: str = "whole run", what: str = "") -> Cost:
     """Add the costs of `parts` that run one after another."""
     every = list(parts)
     policy = [part.policy_s for part in every if part.policy_s]
 
     def added(figure: Callable[[Cost], Range]) -> Range:
-        return reduce(Range.plus, map(figure, every), NOTHING)
+        return reduce(Range.plus, map(figure, every), ZERO)
 
     return Cost(
         name,
@@ -492,57 +500,60 @@ def total(parts: Iterable[Cost], name: str = "whole run", what: str = "") -> Cos
         calls=added(lambda part: part.calls),
         tokens=added(lambda part: part.tokens),
         usd=added(lambda part: part.usd),
-        worth=added(lambda part: part.worth),
+        usd_with_repeats=added(lambda part: part.usd_with_repeats),
         worker_s=added(lambda part: part.worker_s),
         policy_s=reduce(Range.plus, policy) if policy else None,
     )
 
 
-def estimate(asks: Iterable[Ask], cache: ResponseCache, prices: Prices, name: str = "", what: str = "") -> Cost:
+def estimate_calls(
+    planned: Iterable[PlannedCall], cache: ResponseCache, estimator: CallEstimator, name: str = "", what: str = ""
+) -> Cost:
     """Count and price the calls that the cache does not answer. Raises `ConfigError` for a worker without a price."""
-    todo, costs = list(asks), WorkerCosts()
-    for ask, stored in zip(todo, cached(todo, cache), strict=True):
-        of_worker = costs.of(prices, ask.worker)
+    todo, costs = list(planned), WorkerCosts()
+    for ask, stored in zip(todo, find_cached_calls(todo, cache), strict=True):
+        of_worker = costs.entry(estimator, ask.worker)
         if stored:
-            of_worker.cached += 1
+            of_worker.cached_calls += 1
         else:
-            call = prices.asked(ask)
-            of_worker.take(call, Range.of(1))
-            costs.judge(prices, ask.benchmark, call.answer, Range.of(1))
-    verdicts = list(_verdicts(todo, cache, prices))
-    for ask, stored in zip(verdicts, cached(verdicts, cache), strict=True):
+            call = estimator.estimate_planned(ask)
+            of_worker.add_calls(call, Range.exactly(1))
+            costs.add_judge_calls(estimator, ask.benchmark, call.answer, Range.exactly(1))
+    verdicts = list(_plan_verdicts(todo, cache, estimator))
+    for ask, stored in zip(verdicts, find_cached_calls(verdicts, cache), strict=True):
         if stored:
-            costs.of(prices, ask.worker).cached += 1
+            costs.entry(estimator, ask.worker).cached_calls += 1
         else:
-            costs.of(prices, ask.worker).take(prices.asked(ask), Range.of(1))
-    return costs.cost(name, what)
+            costs.entry(estimator, ask.worker).add_calls(estimator.estimate_planned(ask), Range.exactly(1))
+    return costs.build_cost(name, what)
 
 
-def _verdicts(asks: Iterable[Ask], cache: ResponseCache, prices: Prices) -> Iterator[Ask]:
+def _plan_verdicts(asks: Iterable[PlannedCall], cache: ResponseCache, prices: CallEstimator) -> Iterator[PlannedCall]:
     """Yield the judges' calls about answers that the cache has: another rubric pays for all of them again."""
     for ask in asks:
         if ask.problem is None or ask.benchmark not in prices.judges:
             continue
         response = cache.get(ask.key)
         if response is not None and (answer := GRADERS[ask.problem.grader].extract_answer(ask.problem, response.text)):
-            judge, messages = question(ask.problem, answer)
-            yield Ask(judge, ask.benchmark, messages, grader=VERDICT)
+            judge, messages = build_judge_request(ask.problem, answer)
+            yield PlannedCall(judge, ask.benchmark, messages, grader=VERDICT)
 
 
-def cached(asks: Sequence[Ask], cache: ResponseCache) -> list[bool]:
+def find_cached_calls(planned: Sequence[PlannedCall], cache: ResponseCache) -> list[bool]:
     """For each call, whether the cache holds its answer."""
-    keys = [ask.key for ask in asks]
+    keys = [ask.key for ask in planned]
     held = cache.holds(keys)
     return [key in held for key in keys]
 
 
-def stopped(error: OverBudget, rest: Cost) -> OverBudget:
+def explain_cap_error(error: OverBudget, rest: Cost) -> OverBudget:
     """Make the error of a run that reached its cap, with the calls done and the cost of the remaining calls.
 
     `rest` is the estimate of *all* calls of the run, made after it stopped; the completed calls are cached by then.
     """
     return OverBudget(
-        f"stopped at the cap: {rest.cached:,} of {rest.to_make + rest.cached:,} calls are done and stay cached; "
-        f"the other {rest.to_make:,} would cost about ${rest.usd.expected:,.2f}, at most ${rest.usd.high:,.2f} "
+        f"stopped at the cap: {rest.cached_calls:,} of {rest.paid_calls + rest.cached_calls:,} calls are done and stay "
+        "cached; "
+        f"the other {rest.paid_calls:,} would cost about ${rest.usd.expected:,.2f}, at most ${rest.usd.high:,.2f} "
         f"{rest.basis}. Run the same command again to go on where it stopped ({error})"
     )

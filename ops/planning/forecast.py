@@ -23,30 +23,30 @@ from ops.config import Pool, Setup
 from ops.core.errors import DataError, counted
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
-from ops.planning.estimate import Cost, Measured, Range
-from ops.planning.lengths import lengths, stored_shortlist
-from ops.planning.stage_estimates import Stages
-from ops.planning.stored import ledger_of
+from ops.planning.estimate import Cost, MeasuredUsage, Range
+from ops.planning.lengths import estimate_lengths, read_shortlist
+from ops.planning.stage_estimates import StageEstimator
+from ops.planning.stored import open_existing_ledger
 from ops.precaching.profiles import map_subjects, tabulate_scores
 from ops.results.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
-from ops.training.run.training_run import RESULT, RunPlan, RunResult, read_curve
+from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult, read_curve
 from ops.workers.pool import at_prices
 
 FIRST_STEPS = 5
 """Number of initial steps compared with the forecast; later steps also reflect learning."""
-LITTLE = 0.1
+MIN_SIGNAL = 0.1
 """A share of groups with a gradient below which training learns little."""
-ROOM = 0.05
+MIN_GAIN = 0.05
 """The gain in accuracy that a training has to promise."""
-SURE = 0.95
-"""The confidence of each end of a gain: the true gain is beyond it with a probability of at most 1 - `SURE`."""
-SHOWN = 0.5
+CONFIDENCE = 0.95
+"""The confidence of each end of a gain: the true gain is beyond it with a probability of at most 1 - `CONFIDENCE`."""
+SHOWN_SHARE_OF_GAIN = 0.5
 """The share of the attainable gain that a choice by one other answer of each worker is taken to show. It was 57 to 65 %
 on published outcomes of ten samples (LiveCodeBench, three models at a time) and about 35 % on simulated workers whose
 skill differs by normal deviates. `make forecast` measures how often "would hardly pay" is false for them."""
 
 
-class Room(NamedTuple):
+class Headroom(NamedTuple):
     """The room above the best single worker, on the precached problems (accuracies and shares in [0, 1]).
 
     What would be attained by the right worker for each question lies above what a choice by other answers shows
@@ -57,9 +57,9 @@ class Room(NamedTuple):
     samples: int
     """Answers of a worker to a problem: the most that every worker gave."""
     workers: int
-    best: str
+    best_worker: str
     """The best worker."""
-    alone: float
+    best_accuracy: float
     """Its accuracy, as the mean over benchmarks."""
     gain: Interval
     """What choosing a worker for each question adds, judged on answers that took no part in the choice. With one
@@ -73,13 +73,13 @@ class Room(NamedTuple):
     """USD of one more answer of every worker to these problems, at the pool's prices."""
 
     @property
-    def at_most(self) -> float:
-        """The upper end of the attainable gain, with the confidence `SURE`."""
-        shown = self.gain.high / SHOWN if self.samples > 1 else float("inf")
+    def max_gain(self) -> float:
+        """The upper end of the attainable gain, with the confidence `CONFIDENCE`."""
+        shown = self.gain.high / SHOWN_SHARE_OF_GAIN if self.samples > 1 else float("inf")
         return max(0.0, min(shown, self.hindsight.high))
 
 
-def room_above(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable[Problem] = ()) -> Room | None:
+def measure_headroom(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable[Problem] = ()) -> Headroom | None:
     """Measure the room on stored answers; None without answers. `pool` prices a further sample, and `problems` say the
     subject of each question.
 
@@ -100,14 +100,14 @@ def room_above(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable[Probl
     subjects = [[known.get(key, "") for key in own.problems] for own in found]
     accuracies = [fmean(float(np.nanmean(array[:, place])) for array in strata) for place in range(len(workers))]
     best = max(range(len(workers)), key=lambda place: accuracies[place])
-    level = 2 * SURE - 1  # the confidence of both ends together
+    level = 2 * CONFIDENCE - 1  # the confidence of both ends together
     first = [row for row in at_prices(reached, pool) if row.sample == 0]
-    return Room(
+    return Headroom(
         problems=sum(map(len, strata)),
         samples=samples,
         workers=len(workers),
-        best=workers[best],
-        alone=accuracies[best],
+        best_worker=workers[best],
+        best_accuracy=accuracies[best],
         gain=gain_of_choice(strata, subjects=subjects, confidence=level),
         hindsight=hindsight_gain(strata, confidence=level),
         by_chance=fmean(map(oracle_by_chance, strata)) - accuracies[best] if samples == 1 else float("nan"),
@@ -120,30 +120,30 @@ class RunForecast:
     """The forecast of one training run."""
 
     problems: int
-    group: int
+    group_size: int
     """Rollouts per question."""
     signal: float
     """Expected share (0-1) of groups whose rewards differ; zero-variance groups give no gradient."""
     signal_by_domain: dict[str, float]
-    steps: float
+    steps_per_workflow: float
     """Assumed mean number of steps per workflow."""
     rollouts: int
     training: Cost
     """Cost of all steps. The seconds of generation and updates are those of the last run of such a policy."""
     cap_usd: float | None
     """None: the recipe trains nothing."""
-    room: Room | None = None
+    headroom: Headroom | None = None
     """None: no answers are stored."""
 
 
 @dataclass(frozen=True)
-class Actual:
+class RunMeasurements:
     """The measured figures of a finished run."""
 
     folder: str
-    signal_at_first: float
+    first_signal: float
     signal: float
-    steps: float
+    steps_per_workflow: float
     calls: int
     paid_share: float
     usd: float
@@ -153,7 +153,7 @@ class Actual:
     policy_s: float
 
 
-def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
+def make_forecast(setup: Setup) -> tuple[RunForecast, RunMeasurements | None]:
     """Forecast training on the stored mix and responses; also return the last comparable run, if any.
 
     Raises `DataError` if the mix or the responses cannot be read, `ConfigError` for a worker without a price.
@@ -166,60 +166,60 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, Actual | None]:
     rows = [row for row in stored if row.worker in setup.pool.names]
     chains = signal.make_rescue_prior(setup.recipe.curation.rescued)
     shares = signal.estimate_group_signals(tally_responses(rows), setup.recipe.grpo.rollouts_per_question, chains)
-    last = last_run(setup)
-    candidates = stored_shortlist(setup)
-    with ledger_of(setup) as ledger:
-        made = run_forecast(setup, mix, rows, shares, Measured.of(rows, ledger), candidates)
-    return replace(made, training=replace(made.training, policy_s=Range.of(last.policy_s) if last else None)), last
+    last = find_last_run(setup)
+    candidates = read_shortlist(setup)
+    with open_existing_ledger(setup) as ledger:
+        made = forecast_run(setup, mix, rows, shares, MeasuredUsage.from_rows(rows, ledger), candidates)
+    return replace(made, training=replace(made.training, policy_s=Range.exactly(last.policy_s) if last else None)), last
 
 
-def run_forecast(
+def forecast_run(
     setup: Setup,
     mix: Sequence[Problem],
     rows: Sequence[ResponseRow],
-    shares: Mapping[str, float],
-    measured: Measured,
+    signal_shares: Mapping[str, float],
+    measured: MeasuredUsage,
     candidates: Sequence[Problem] = (),
 ) -> RunForecast:
     """Forecast GRPO on `mix` with the setup's pool, using the precached responses `rows`.
 
-    `shares` holds each problem's probability that its group differs; `candidates` are the precached problems, whose
-    subjects a choice among the workers may use. Raises `ConfigError` for a worker without a price.
+    `signal_shares` holds each problem's probability that its group differs; `candidates` are the precached problems,
+    whose subjects a choice among the workers may use. Raises `ConfigError` for a worker without a price.
     """
     grpo, steps = setup.recipe.grpo, (1 + setup.recipe.prompting.max_steps) / 2
     by_domain: dict[str, list[float]] = defaultdict(list)
     for problem in mix:
-        by_domain[problem.domain].append(shares.get(problem.key, 0.0))
+        by_domain[problem.domain].append(signal_shares.get(problem.key, 0.0))
     return RunForecast(
         problems=len(mix),
-        group=grpo.rollouts_per_question,
+        group_size=grpo.rollouts_per_question,
         signal=fmean(value for values in by_domain.values() for value in values) if mix else 0.0,
         signal_by_domain={domain: fmean(values) for domain, values in sorted(by_domain.items())},
-        steps=steps,
+        steps_per_workflow=steps,
         rollouts=grpo.steps * grpo.rollouts_per_step,
-        training=Stages(setup, lengths(setup, rows), {}, measured).training(),
+        training=StageEstimator(setup, estimate_lengths(setup, rows), {}, measured).estimate_training(),
         cap_usd=setup.recipe.budget.run_usd if setup.recipe.trains else None,
-        room=room_above(rows, setup.pool, candidates or mix),
+        headroom=measure_headroom(rows, setup.pool, candidates or mix),
     )
 
 
 # ── the last run ─────────────────────────────────────────────────────────────
 
 
-def last_run(setup: Setup) -> Actual | None:
+def find_last_run(setup: Setup) -> RunMeasurements | None:
     """The newest completed run with this recipe's GRPO settings and pool; None if there is none."""
     recipe = setup.recipe
-    plans = dict(filter(None, map(_finished, setup.workspace.runs.glob("*"))))
-    for folder in sorted(plans, key=lambda folder: (folder / RESULT).stat().st_mtime, reverse=True):
+    plans = dict(filter(None, map(_read_finished_run, setup.workspace.runs.glob("*"))))
+    for folder in sorted(plans, key=lambda folder: (folder / RESULT_FILE).stat().st_mtime, reverse=True):
         plan = plans[folder]
         if plan.adaptive is not None or plan.recursive is not None:
             continue
         if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
-            return _actual(folder, recipe.grpo.rollouts_per_step)
+            return _measure_run(folder, recipe.grpo.rollouts_per_step)
     return None
 
 
-def _finished(folder: Path) -> tuple[Path, RunPlan] | None:
+def _read_finished_run(folder: Path) -> tuple[Path, RunPlan] | None:
     """Return a run with its plan if it came to its last step, and nothing of it is damaged."""
     try:
         result = RunResult.read(folder)
@@ -228,16 +228,16 @@ def _finished(folder: Path) -> tuple[Path, RunPlan] | None:
         return None
 
 
-def _actual(folder: Path, rollouts_per_step: int) -> Actual:
+def _measure_run(folder: Path, rollouts_per_step: int) -> RunMeasurements:
     curve = read_curve(folder)
     result = RunResult.read(folder)
     assert result is not None
     made = result.live_calls + result.cached_calls
-    return Actual(
+    return RunMeasurements(
         folder=folder.name,
-        signal_at_first=1 - fmean(row["zero_variance_groups"] for row in curve[:FIRST_STEPS]),
+        first_signal=1 - fmean(row["zero_variance_groups"] for row in curve[:FIRST_STEPS]),
         signal=1 - fmean(row["zero_variance_groups"] for row in curve),
-        steps=fmean(row["steps"] for row in curve),
+        steps_per_workflow=fmean(row["steps"] for row in curve),
         calls=made,
         paid_share=result.live_calls / made if made else 0.0,
         usd=result.cost_usd,
@@ -247,36 +247,36 @@ def _actual(folder: Path, rollouts_per_step: int) -> Actual:
     )
 
 
-def comparison(made: RunForecast, actual: Actual | None) -> list[tuple[str, str, str]]:
+def compare_with_run(forecast: RunForecast, actual: RunMeasurements | None) -> list[tuple[str, str, str]]:
     """Table rows of (quantity, forecast, last run)."""
-    cost = made.training
-    waiting = f"{_seconds(cost.worker_s.expected)}{f', by {cost.limited_by}' * bool(cost.limited_by)}"
-    policy = "not measured yet" if cost.policy_s is None else _seconds(cost.policy_s.expected)
-    facts: list[tuple[str, str, Callable[[Actual], str]]] = [
+    cost = forecast.training
+    waiting = f"{_format_seconds(cost.worker_s.expected)}{f', by {cost.limited_by}' * bool(cost.limited_by)}"
+    policy = "not measured yet" if cost.policy_s is None else _format_seconds(cost.policy_s.expected)
+    facts: list[tuple[str, str, Callable[[RunMeasurements], str]]] = [
         (
-            f"groups of {made.group} whose rewards differ",
-            f"{made.signal:.1%}",
-            lambda a: f"{a.signal_at_first:.1%} in the first {FIRST_STEPS} steps, {a.signal:.1%} over all",
+            f"groups of {forecast.group_size} whose rewards differ",
+            f"{forecast.signal:.1%}",
+            lambda a: f"{a.first_signal:.1%} in the first {FIRST_STEPS} steps, {a.signal:.1%} over all",
         ),
-        ("steps a workflow", f"{made.steps:.1f} (assumed)", lambda a: f"{a.steps:.2f}"),
+        ("steps a workflow", f"{forecast.steps_per_workflow:.1f} (assumed)", lambda a: f"{a.steps_per_workflow:.2f}"),
         ("worker calls", f"{cost.calls.expected:,.0f}", lambda a: f"{a.calls:,} ({a.paid_share:.0%} of them paid for)"),
-        ("price of all responses", _usd(cost.worth), lambda a: f"${a.usd:,.4f}"),
-        ("to pay; repeats are free", _usd(cost.usd), lambda a: f"${a.paid_usd:,.4f}"),
-        ("waiting for workers", waiting, lambda a: _seconds(a.worker_s)),
-        ("policy: writing, updating", policy, lambda a: _seconds(a.policy_s)),
+        ("price of all responses", _format_usd(cost.usd_with_repeats), lambda a: f"${a.usd:,.4f}"),
+        ("to pay; repeats are free", _format_usd(cost.usd), lambda a: f"${a.paid_usd:,.4f}"),
+        ("waiting for workers", waiting, lambda a: _format_seconds(a.worker_s)),
+        ("policy: writing, updating", policy, lambda a: _format_seconds(a.policy_s)),
     ]
     return [(name, value, shown(actual) if actual else "–") for name, value, shown in facts]
 
 
-def warnings(made: RunForecast) -> list[str]:
+def list_warnings(forecast: RunForecast) -> list[str]:
     """Warnings to show before the run starts."""
-    warnings, usd = [], made.training.usd
-    if made.cap_usd is not None and usd.expected > made.cap_usd:
+    warnings, usd = [], forecast.training.usd
+    if forecast.cap_usd is not None and usd.expected > forecast.cap_usd:
         warnings.append(
-            f"The run needs about ${usd.expected:,.2f} and its cap is ${made.cap_usd:,.2f}: it would stop "
+            f"The run needs about ${usd.expected:,.2f} and its cap is ${forecast.cap_usd:,.2f}: it would stop "
             "there, and go on when budget.run_usd is raised."
         )
-    silent = [domain for domain, share in made.signal_by_domain.items() if share < LITTLE]
+    silent = [domain for domain, share in forecast.signal_by_domain.items() if share < MIN_SIGNAL]
     if silent:
         warnings.append(
             f"Fewer than one group in ten will teach anything on {', '.join(silent)}: more candidates "
@@ -285,9 +285,9 @@ def warnings(made: RunForecast) -> list[str]:
     return warnings
 
 
-def basis(made: RunForecast) -> str:
+def describe_basis(forecast: RunForecast) -> str:
     """Say how many questions and answers the forecast rests on."""
-    room = made.room
+    room = forecast.headroom
     if room is None:
         return "This forecast rests on no answers, because none are stored."
     answers = "one answer" if room.samples == 1 else f"{room.samples} answers"
@@ -303,70 +303,72 @@ class Outlook(StrEnum):
     UNKNOWN = "unknown"
     SILENT = "no signal"
     PAYS = "may pay"
-    NOT = "would hardly pay"
+    HARDLY_PAYS = "would hardly pay"
     ONE_SAMPLE = "cannot be decided with one sample"
     UNDECIDED = "undecided"
 
 
-def outlook(room: Room | None, signal: float) -> Outlook:
+def assess_outlook(headroom: Headroom | None, signal: float) -> Outlook:
     """Judge whether training would pay; `signal` is the expected share of groups with a gradient.
 
-    For workers of equal skill, `PAYS` has a probability of at most 1 - `SURE`.
+    For workers of equal skill, `PAYS` has a probability of at most 1 - `CONFIDENCE`.
     """
-    if room is None:
+    if headroom is None:
         return Outlook.UNKNOWN
-    if signal < LITTLE:
+    if signal < MIN_SIGNAL:
         return Outlook.SILENT
-    if room.gain.low > 0:
+    if headroom.gain.low > 0:
         return Outlook.PAYS
-    if room.at_most < ROOM:
-        return Outlook.NOT
-    return Outlook.ONE_SAMPLE if room.samples == 1 else Outlook.UNDECIDED
+    if headroom.max_gain < MIN_GAIN:
+        return Outlook.HARDLY_PAYS
+    return Outlook.ONE_SAMPLE if headroom.samples == 1 else Outlook.UNDECIDED
 
 
-def verdict(made: RunForecast) -> str:
+def describe_outlook(forecast: RunForecast) -> str:
     """Say in a few sentences whether training would pay, what that rests on, and what would decide it."""
-    room, found = made.room, outlook(made.room, made.signal)
+    room, found = forecast.headroom, assess_outlook(forecast.headroom, forecast.signal)
     if room is None:
         return "Whether training would pay is unknown, because no answers are stored."
     if found is Outlook.SILENT:
-        return f"Training would not pay: only {made.signal:.1%} of the groups would teach anything. {_measured(room)}"
+        silent = f"Training would not pay: only {forecast.signal:.1%} of the groups would teach anything."
+        return f"{silent} {_describe_gains(room)}"
     if found is Outlook.PAYS:
         return (
             f"Training may pay: the right worker for each question gains at least {_points(room.gain.low)} with "
-            f"{SURE:.0%} confidence, and at most {_points(room.at_most)}. {_measured(room)} How much of it a Conductor "
-            "reaches, only training shows."
+            f"{CONFIDENCE:.0%} confidence, and at most {_points(room.max_gain)}. {_describe_gains(room)} How much of "
+            "it a Conductor reaches, only training shows."
         )
-    if found is Outlook.NOT:
+    if found is Outlook.HARDLY_PAYS:
         return (
-            f"Training would hardly pay: the right worker for each question gains less than {_points(ROOM)} with "
-            f"{SURE:.0%} confidence. {_measured(room)} Only combinations of workers could gain more."
+            f"Training would hardly pay: the right worker for each question gains less than {_points(MIN_GAIN)} with "
+            f"{CONFIDENCE:.0%} confidence. {_describe_gains(room)} Only combinations of workers could gain more."
         )
     if found is Outlook.ONE_SAMPLE:
         return (
-            f"Whether training would pay cannot be decided with one sample. {_measured(room)} Ask for two samples "
-            f"(`precaching: {{samples: 2}}` in the recipe); the second answers cost about "
+            f"Whether training would pay cannot be decided with one sample. {_describe_gains(room)} Ask for two "
+            f"samples (`precaching: {{samples: 2}}` in the recipe); the second answers cost about "
             f"${room.next_sample_usd:,.2f}."
         )
     return (
-        f"Undecided: no gain is certain, and up to {_points(room.at_most)} are possible. {_measured(room)} "
+        f"Undecided: no gain is certain, and up to {_points(room.max_gain)} are possible. {_describe_gains(room)} "
         "More problems (curation.per_domain) or more samples (precaching.samples) decide."
     )
 
 
-def _measured(room: Room) -> str:
+def _describe_gains(headroom: Headroom) -> str:
     """Describe the measured gains above the best worker."""
-    alone = f"{room.best}, the best worker, solves {room.alone:.1%} alone."
-    ends = f"({_signed(room.gain.low)} to {_signed(room.gain.high)})"
-    if room.samples > 1:
+    alone = f"{headroom.best_worker}, the best worker, solves {headroom.best_accuracy:.1%} alone."
+    ends = f"({_signed(headroom.gain.low)} to {_signed(headroom.gain.high)})"
+    if headroom.samples > 1:
         return (
-            f"{alone} A worker chosen for each question by the other answers adds {_signed(room.gain.mean)} points "
+            f"{alone} A worker chosen for each question by the other answers adds {_signed(headroom.gain.mean)} points "
             f"{ends}."
         )
     return (
-        f"{alone} The best worker of each subject, chosen on other questions, adds {_signed(room.gain.mean)} points "
-        f"{ends}. Picking the right answer of each question in hindsight would add {_signed(room.hindsight.mean)}, and "
-        f"luck alone would add {_signed(room.by_chance)} for workers that all find the same questions hard."
+        f"{alone} The best worker of each subject, chosen on other questions, adds {_signed(headroom.gain.mean)} "
+        f"points {ends}. Picking the right answer of each question in hindsight would add "
+        f"{_signed(headroom.hindsight.mean)}, and luck alone would add {_signed(headroom.by_chance)} for workers "
+        "that all find the same questions hard."
     )
 
 
@@ -378,31 +380,31 @@ def _signed(gain: float) -> str:
     return f"{100 * gain:+.1f}"
 
 
-def _usd(span: Range) -> str:
+def _format_usd(span: Range) -> str:
     return f"about ${span.expected:,.4f} (${span.low:,.4f} to ${span.high:,.4f})"
 
 
-def _seconds(value: float) -> str:
+def _format_seconds(value: float) -> str:
     return f"{value:.0f} s" if value < 600 else f"{value / 3600:.1f} h" if value >= 7200 else f"{value / 60:.0f} min"
 
 
-def as_facts(made: RunForecast) -> Mapping[str, Any]:
+def list_figures(forecast: RunForecast) -> Mapping[str, Any]:
     """The forecast's figures as a flat mapping that JSON can represent; what it rests on comes first."""
-    room = made.room
+    room = forecast.headroom
     return {
         "questions": room.problems if room else 0,
         "samples": room.samples if room else 0,
-        "outlook": str(outlook(room, made.signal)),
-        "groups_with_signal": made.signal,
-        "rollouts_a_question": made.group,
-        **(_gains(room) if room else {}),
-        "worker_calls": made.training.calls.expected,
-        **{f"usd_{end}": usd for end, usd in made.training.usd._asdict().items()},
-        "worker_seconds": made.training.worker_s.expected,
+        "outlook": str(assess_outlook(room, forecast.signal)),
+        "groups_with_signal": forecast.signal,
+        "rollouts_a_question": forecast.group_size,
+        **(_list_gains(room) if room else {}),
+        "worker_calls": forecast.training.calls.expected,
+        **{f"usd_{end}": usd for end, usd in forecast.training.usd._asdict().items()},
+        "worker_seconds": forecast.training.worker_s.expected,
     }
 
 
-def _gains(room: Room) -> dict[str, float]:
-    gains = {f"gain_{end}": value for end, value in room.gain._asdict().items()}
-    gains |= {"gain_at_most": room.at_most, "gain_in_hindsight": room.hindsight.mean}
-    return gains | ({"gain_by_chance": room.by_chance} if room.samples == 1 else {})
+def _list_gains(headroom: Headroom) -> dict[str, float]:
+    gains = {f"gain_{end}": value for end, value in headroom.gain._asdict().items()}
+    gains |= {"gain_at_most": headroom.max_gain, "gain_in_hindsight": headroom.hindsight.mean}
+    return gains | ({"gain_by_chance": headroom.by_chance} if headroom.samples == 1 else {})

@@ -15,12 +15,12 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.planning.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_TOKENS, TOOL_TOKENS
-from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
+from ops.planning.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_ANSWER_TOKENS, TOOL_ANSWER_TOKENS
+from ops.workflow.prompt import build_conductor_messages, build_recursive_messages, load_few_shots
 
-QUESTION = (150.0, 1500.0)
+ASSUMED_QUESTION_TOKENS = (150.0, 1500.0)
 """Assumed tokens of a question if no questions are stored: mean, maximum."""
-EMBEDDED_QUESTION = (26.0, 60.0)
+EMBEDDED_QUESTION_TOKENS = (26.0, 60.0)
 """Measured tokens of a question of the embedded problem families: mean, maximum."""
 COMPACT_CHARACTERS_PER_TOKEN = 2.2
 """Ratio in compact prompts, which contain many numbers: measured with SmolLM2's tokenizer and a scratch tokenizer."""
@@ -28,15 +28,15 @@ TEMPLATE_TOKENS = 30
 """Tokens that a pretrained model's chat template adds to a prompt, measured with SmolLM2's template."""
 TURN_TOKENS = 5
 """Tokens that a chat template adds per further turn: the mean of SmolLM2's and a scratch policy's templates."""
-CUT_TOKENS = 15
+OMISSION_MARK_TOKENS = 15
 """Tokens of the marker that replaces the middle of a truncated final response."""
-USUAL_COMPLETION = 0.35
+EXPECTED_COMPLETION_SHARE = 0.35
 """Expected share of `max_completion_tokens` that a completion takes."""
 CARD_TOKENS = 30
 """Assumed tokens of a worker's card in the prompt."""
 
 
-class Lengths(NamedTuple):
+class TokenLengths(NamedTuple):
     """Mean and maximum lengths of questions and of the Conductor's prompts."""
 
     question: float
@@ -44,7 +44,7 @@ class Lengths(NamedTuple):
     prompt: float
     """Mean tokens of a prompt, by the policy's tokenizer; so are the following lengths."""
     longest_prompt: int
-    measured: bool
+    is_measured: bool
     """Whether the lengths come from stored questions of this recipe."""
     round_prompt: float = 0.0
     """Mean tokens of a recursive round's prompt, which includes the previous completion and the final response; 0: the
@@ -57,37 +57,37 @@ class Lengths(NamedTuple):
         return max(self.longest_prompt, self.longest_round_prompt)
 
 
-def lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> Lengths:
+def estimate_lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> TokenLengths:
     """Measure the lengths on the stored shortlist if it belongs to this recipe; otherwise assume them.
 
     `rows`: stored responses, used for the mean length of the responses that recursive rounds show. Raises
     `ConfigError` if the recipe's example texts cannot be read.
     """
     recipe = setup.recipe
-    stored = [_question_tokens(problem) for problem in stored_shortlist(setup)]
+    stored = [_question_tokens(problem) for problem in read_shortlist(setup)]
     embedded = all(source.source == "embedded" for source in recipe.benchmarks.values())
-    assumed = EMBEDDED_QUESTION if embedded else QUESTION
+    assumed = EMBEDDED_QUESTION_TOKENS if embedded else ASSUMED_QUESTION_TOKENS
     mean, longest = (fmean(stored), max(stored)) if stored else assumed
     policys = _prompt_tokens(setup, (mean, longest))
-    known = Lengths(mean, policys[0], round(policys[1]), bool(stored))
-    if not in_rounds(recipe):
+    known = TokenLengths(mean, policys[0], round(policys[1]), bool(stored))
+    if not has_recursive_rounds(recipe):
         return known
-    more, most = _round_adds(setup, rows, _finer(recipe))
+    more, most = _added_round_tokens(setup, rows, _policy_token_ratio(recipe))
     return known._replace(round_prompt=known.prompt + more, longest_round_prompt=known.longest_prompt + round(most))
 
 
-def prompts(setup: Setup) -> list[float]:
+def measure_prompts(setup: Setup) -> list[float]:
     """Tokens of the Conductor's prompt for each available problem.
 
     Available are stored candidates, stored test questions and rows of the recipe's files; the list is empty if none
     exist yet. Raises `ConfigError` if the recipe's example texts cannot be read.
     """
-    return _prompt_tokens(setup, [_question_tokens(problem) for problem in _at_hand(setup)])
+    return _prompt_tokens(setup, [_question_tokens(problem) for problem in _read_available_problems(setup)])
 
 
-def _at_hand(setup: Setup) -> list[Problem]:
+def _read_available_problems(setup: Setup) -> list[Problem]:
     workspace, recipe = setup.workspace, setup.recipe
-    problems = stored_shortlist(setup)
+    problems = read_shortlist(setup)
     candidates = bool(problems)
     for name, source in recipe.benchmarks.items():
         for split, file in raw_files(workspace, recipe, name).items():
@@ -104,65 +104,70 @@ def _at_hand(setup: Setup) -> list[Problem]:
 
 
 def _question_tokens(problem: Problem) -> float:
-    return _tokens([problem.question, *problem.choices])
+    return _estimate_tokens([problem.question, *problem.choices])
 
 
 def _prompt_tokens(setup: Setup, questions: Sequence[float]) -> list[float]:
-    """Policy tokens of the prompt for each question; `questions` holds the questions' lengths in ordinary tokens."""
+    """Policy tokens of the prompt for each question; `count_test_questions` holds the questions' lengths in ordinary
+    tokens."""
     recipe, offered = setup.recipe, len(setup.pool.workers)
     shown = recipe.prompting.model_copy(update={"cards": False})
     few_shots = load_few_shots(setup.workspace.texts, recipe.prompting.few_shots)
     nothing = Problem("", "", "", "test", "", "", "text")
-    frame = _tokens(message["content"] for message in conductor_messages(nothing, offered, shown, few_shots))
+    frame = _estimate_tokens(
+        message["content"] for message in build_conductor_messages(nothing, offered, shown, few_shots)
+    )
     frame += CARD_TOKENS * offered * recipe.prompting.cards
     template = TEMPLATE_TOKENS if recipe.policy.kind == "pretrained" else 0
-    return [template + _finer(recipe) * (frame + question) for question in questions]
+    return [template + _policy_token_ratio(recipe) * (frame + question) for question in questions]
 
 
-def _finer(recipe: Recipe) -> float:
+def _policy_token_ratio(recipe: Recipe) -> float:
     """Ratio of the policy's tokens to ordinary tokens."""
     return CHARACTERS_PER_TOKEN / COMPACT_CHARACTERS_PER_TOKEN if recipe.prompting.style == "compact" else 1.0
 
 
-def in_rounds(recipe: Recipe) -> bool:
+def has_recursive_rounds(recipe: Recipe) -> bool:
     """Whether the policy is trained on recursive rounds."""
     return recipe.recursive is not None or (recipe.cold_start is not None and recipe.cold_start.recursive_share > 0)
 
 
-def _round_adds(setup: Setup, rows: Sequence[ResponseRow], finer: float) -> tuple[float, float]:
+def _added_round_tokens(setup: Setup, rows: Sequence[ResponseRow], token_ratio: float) -> tuple[float, float]:
     """Tokens that a recursive round adds to the first round's prompt: mean, maximum.
 
     A round adds the completion, the text around the response, and the response truncated as the recipe says. If no
     responses are stored, the mean weighs the assumed answers of all workers and benchmarks equally; reasoning tokens
-    are not shown. `finer`: ratio of the policy's tokens to ordinary tokens.
+    are not shown. `token_ratio`: ratio of the policy's tokens to ordinary tokens.
     """
     recipe, workers = setup.recipe, setup.pool.workers
     limit = (recipe.recursive.limits if recipe.recursive else RoundLimits()).answer_tokens
     names = {worker.name for worker in workers}
-    said = [_tokens([row.response.text]) for row in rows if row.status == "ok" and row.worker in names] or [
-        TOOL_TOKENS if "tool" in worker.tags else ANSWER_TOKENS.get(BENCHMARKS[name].grader, OTHER_TOKENS)
+    said = [_estimate_tokens([row.response.text]) for row in rows if row.status == "ok" and row.worker in names] or [
+        TOOL_ANSWER_TOKENS if "tool" in worker.tags else ANSWER_TOKENS.get(BENCHMARKS[name].grader, OTHER_ANSWER_TOKENS)
         for worker in workers
         for name in training_benchmarks(recipe.benchmarks)
     ]
     most = float(max(worker.max_tokens for worker in workers))
     if limit is not None:
-        said = [min(tokens, limit + CUT_TOKENS) for tokens in said]
-        most = min(most, limit + CUT_TOKENS)
-    words = _tokens(message["content"] for message in recursive_messages([], "", "", style=recipe.prompting.style))
+        said = [min(tokens, limit + OMISSION_MARK_TOKENS) for tokens in said]
+        most = min(most, limit + OMISSION_MARK_TOKENS)
+    words = _estimate_tokens(
+        message["content"] for message in build_recursive_messages([], "", "", style=recipe.prompting.style)
+    )
     turns, written = 2 * TURN_TOKENS, recipe.grpo.max_completion_tokens
-    mean = turns + USUAL_COMPLETION * written + finer * (words + fmean(said))
-    return mean, turns + written + finer * (words + most)
+    mean = turns + EXPECTED_COMPLETION_SHARE * written + token_ratio * (words + fmean(said))
+    return mean, turns + written + token_ratio * (words + most)
 
 
-def questions(workspace: Workspace, recipe: Recipe) -> dict[str, int | None]:
+def count_test_questions(workspace: Workspace, recipe: Recipe) -> dict[str, int | None]:
     """Benchmark → number of test questions: the recipe's cap, the published number or the rows of its files.
 
     None: unknown.
     """
-    return {name: _count(workspace, recipe, name) for name in recipe.benchmarks}
+    return {name: _count_questions(workspace, recipe, name) for name in recipe.benchmarks}
 
 
-def _count(workspace: Workspace, recipe: Recipe, name: str) -> int | None:
+def _count_questions(workspace: Workspace, recipe: Recipe, name: str) -> int | None:
     source = recipe.benchmarks[name]
     if source.source == "embedded":
         return source.test or EMBEDDED_TEST
@@ -176,7 +181,7 @@ def _count(workspace: Workspace, recipe: Recipe, name: str) -> int | None:
     return rows if source.test is None else min(rows, source.test)
 
 
-def stored_shortlist(setup: Setup) -> list[Problem]:
+def read_shortlist(setup: Setup) -> list[Problem]:
     """The stored shortlist if its problems come from this recipe's sources, else an empty list."""
     file, named = setup.workspace.data / "shortlist.jsonl", setup.recipe.benchmarks
     if not file.is_file():
@@ -192,5 +197,5 @@ def stored_shortlist(setup: Setup) -> list[Problem]:
     return problems if ours else []
 
 
-def _tokens(texts: Iterable[str]) -> float:
+def _estimate_tokens(texts: Iterable[str]) -> float:
     return sum(map(len, texts)) / CHARACTERS_PER_TOKEN

@@ -18,9 +18,9 @@ from ops.core.workspace import Workspace
 from ops.grading import find_available_isolation
 from ops.planning.memory import GIB
 
-USABLE = 0.99
+USABLE_GIB_PER_GB = 0.99
 """GiB available to a program per advertised GB of GPU memory: 79.2 of an H100's 80, 139.6 of an H200's 141."""
-MOST_GPUS, MOST_GB = 4096, 2000
+MAX_GPUS, MAX_GB = 4096, 2000
 """The most GPUs, and GB of memory on each, for which a run can be planned."""
 PACKAGES = ("deepspeed", "vllm")
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
@@ -42,12 +42,12 @@ class Machine:
     """Host memory."""
     disk_gib: float
     """Free space on the file system of `.podium`."""
-    bubblewrap: bool
+    has_bubblewrap: bool
     packages: frozenset[str] = frozenset()
     """The packages of `PACKAGES` that this Python can import."""
     cores: int = 1
     """CPUs that this process may use."""
-    imagined: bool = False
+    is_hypothetical: bool = False
     """Whether `--gpus` replaced this machine's GPUs by hypothetical ones."""
 
     @property
@@ -58,8 +58,8 @@ class Machine:
     def __str__(self) -> str:
         names = sorted({f"{gpu.name}, {gpu.gib:.1f} GiB" for gpu in self.gpus})
         gpus = f"{len(self.gpus)} × {' / '.join(names)}" if self.gpus else "no GPU"
-        whose = " (as asked; the rest is this machine's)" if self.imagined else ""
-        wall = "bubblewrap works" if self.bubblewrap else "bubblewrap does not work"
+        whose = " (as asked; the rest is this machine's)" if self.is_hypothetical else ""
+        wall = "bubblewrap works" if self.has_bubblewrap else "bubblewrap does not work"
         installed = ", ".join(sorted(self.packages)) or "neither deepspeed nor vllm"
         return (
             f"{gpus}{whose}; {self.memory_gib:,.0f} GiB of memory, {self.disk_gib:,.0f} GiB of disk free; "
@@ -67,31 +67,31 @@ class Machine:
         )
 
 
-def this_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
+def detect_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
     """Detect this machine; `gpus` ("2x80") replaces its GPUs. Raises `PodiumError` if `gpus` cannot be parsed."""
     return Machine(
-        gpus=_gpus() if gpus is None else named_gpus(gpus),
-        memory_gib=_memory_gib(),
-        disk_gib=shutil.disk_usage(_nearest(workspace.state)).free / GIB,
-        bubblewrap=find_available_isolation() == "bubblewrap",
+        gpus=_detect_gpus() if gpus is None else parse_gpus(gpus),
+        memory_gib=_detect_memory_gib(),
+        disk_gib=shutil.disk_usage(_nearest_existing(workspace.state)).free / GIB,
+        has_bubblewrap=find_available_isolation() == "bubblewrap",
         packages=frozenset(name for name in PACKAGES if importlib.util.find_spec(name) is not None),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        imagined=gpus is not None,
+        is_hypothetical=gpus is not None,
     )
 
 
-def named_gpus(text: str) -> tuple[Gpu, ...]:
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
     """Parse "2x80" (two GPUs of 80 GB) or "0" (no GPU). Raises `PodiumError` for any other text."""
     if text == "0":
         return ()
     match = re.fullmatch(r"([0-9]{1,5})\s*[x×]\s*([0-9]{1,5})(?:\s*GB)?", text.strip(), re.IGNORECASE)
-    if match is None or not 1 <= int(match[1]) <= MOST_GPUS or not 1 <= int(match[2]) <= MOST_GB:
-        problem = f"is not a number of GPUs (1 to {MOST_GPUS:,}) and the memory of each in GB (1 to {MOST_GB:,})"
+    if match is None or not 1 <= int(match[1]) <= MAX_GPUS or not 1 <= int(match[2]) <= MAX_GB:
+        problem = f"is not a number of GPUs (1 to {MAX_GPUS:,}) and the memory of each in GB (1 to {MAX_GB:,})"
         raise PodiumError(f"--gpus {text:.40}: {problem}. Write 2x80, 1x141 or 0")
-    return (Gpu(f"GPU of {match[2]} GB", int(match[2]) * USABLE),) * int(match[1])
+    return (Gpu(f"GPU of {match[2]} GB", int(match[2]) * USABLE_GIB_PER_GB),) * int(match[1])
 
 
-def _gpus() -> tuple[Gpu, ...]:
+def _detect_gpus() -> tuple[Gpu, ...]:
     """The GPUs visible to a program started here, listed by nvidia-smi because importing torch takes seconds."""
     try:
         printed = subprocess.run(_QUERY, capture_output=True, text=True, timeout=20, check=True).stdout
@@ -106,7 +106,7 @@ def _gpus() -> tuple[Gpu, ...]:
     return tuple(gpu for name in wanted for index, uuid, gpu in found if name in (index, uuid))
 
 
-def _memory_gib() -> float:
+def _detect_memory_gib() -> float:
     """Memory of the machine (GiB), or the container's limit if that is lower."""
     total = int(psutil.virtual_memory().total)
     try:
@@ -116,6 +116,6 @@ def _memory_gib() -> float:
     return min(total, limit) / GIB
 
 
-def _nearest(folder: Path) -> Path:
+def _nearest_existing(folder: Path) -> Path:
     """The folder itself, or its nearest ancestor that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())

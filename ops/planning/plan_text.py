@@ -12,27 +12,27 @@ from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.estimate import (
     ANSWER_TOKENS,
     EFFORT_TOKENS,
-    JUDGING_TOKENS,
-    OTHER_TOKENS,
-    SPEED,
+    JUDGE_PROMPT_TOKENS,
+    OTHER_ANSWER_TOKENS,
     THINKING_TOKENS,
-    TOOL_TOKENS,
+    TOKENS_PER_SECOND,
+    TOOL_ANSWER_TOKENS,
     Cost,
     Range,
-    total,
+    add_costs,
 )
-from ops.planning.memory import PHASES, Memory
-from ops.planning.recipe_plan import Missing, Plan
-from ops.planning.requirements import verdict
-from ops.planning.speed import cold_start_tokens
-from ops.planning.stage_estimates import DISTINCT
+from ops.planning.memory import PHASES, MemoryEstimate
+from ops.planning.recipe_plan import MissingRequirement, RecipePlan
+from ops.planning.requirements import format_missing
+from ops.planning.speed import count_cold_start_tokens
+from ops.planning.stage_estimates import PAID_SHARE
 from ops.training.rewards.reward_term import TERMS
 
 INDENT = 14
 Row = Sequence[str]
 
 
-def describe(setup: Setup) -> str:
+def describe_recipe(setup: Setup) -> str:
     """Describe the recipe, with the resulting numbers of problems, calls and rollouts."""
     recipe, pool = setup.recipe, setup.pool
     grpo, mix = recipe.grpo, recipe.curation
@@ -52,12 +52,12 @@ def describe(setup: Setup) -> str:
         ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
-        *([("reward", f"0, 0.5 or 1, and {_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
+        *([("reward", f"0, 0.5 or 1, and {_format_reward_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
         ("trainer", f"{counted(grpo.processes, 'process')}, {engine}, {writer}{overlap}"),
     ]
     facts = (
         ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
-        ("policy", _policy(recipe.policy) + lesson),
+        ("policy", _describe_policy(recipe.policy) + lesson),
         ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
         ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
         ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
@@ -65,10 +65,10 @@ def describe(setup: Setup) -> str:
         ("evaluation", f"{', '.join(recipe.benchmarks)}; {counted(recipe.evaluation.repeats, 'repeat')}"),
         ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
     )
-    return _facts(facts)
+    return _format_facts(facts)
 
 
-def _policy(policy: Policy) -> str:
+def _describe_policy(policy: Policy) -> str:
     if isinstance(policy, PretrainedPolicy):
         return policy.model
     if isinstance(policy, PromptedPolicy):
@@ -78,13 +78,20 @@ def _policy(policy: Policy) -> str:
     return "scratch, Qwen2 architecture"
 
 
-def report(plan: Plan, lacking: Sequence[Missing]) -> str:
+def format_plan(plan: RecipePlan, lacking: Sequence[MissingRequirement]) -> str:
     """Format the whole plan; its last section is `ready` or the list of missing requirements."""
-    sections = [describe(plan.setup), _machine(plan), _memory(plan), _disk(plan), _money(plan), verdict(lacking)]
+    sections = [
+        describe_recipe(plan.setup),
+        _format_machine(plan),
+        _format_memory(plan),
+        _format_disk(plan),
+        _format_costs(plan),
+        format_missing(lacking),
+    ]
     return "\n\n".join(section for section in sections if section)
 
 
-def as_facts(plan: Plan, lacking: Sequence[Missing]) -> dict[str, Any]:
+def list_figures(plan: RecipePlan, lacking: Sequence[MissingRequirement]) -> dict[str, Any]:
     """The plan's figures as a mapping for JSON: calls, tokens, USD and seconds still to come, each low, expected and
     high; memory and disk in GiB."""
     return {
@@ -92,108 +99,118 @@ def as_facts(plan: Plan, lacking: Sequence[Missing]) -> dict[str, Any]:
         "pool": plan.pool.name,
         "ready": not any(each.refuses for each in lacking),
         "missing": [each._asdict() for each in lacking],
-        "stages": [_stage_facts(stage) for stage in plan.stages],
-        "whole_run": _stage_facts(total(plan.stages)),
+        "stages": [_stage_figures(stage) for stage in plan.stages],
+        "whole_run": _stage_figures(add_costs(plan.stages)),
         "gpu_gib": None if plan.memory is None else {part.name: part.gib for part in plan.memory.parts},
-        "disk_gib": plan.disk_gib if plan.workload or plan.tests_gib else None,
+        "disk_gib": plan.disk_gib if plan.workload or plan.hidden_tests_gib else None,
     }
 
 
-def _stage_facts(stage: Cost) -> dict[str, Any]:
+def _stage_figures(stage: Cost) -> dict[str, Any]:
     figures = {"calls": stage.calls, "tokens": stage.tokens, "usd": stage.usd, "worker_s": stage.worker_s,
                "policy_s": stage.policy_s}  # fmt: skip
     spans = {name: None if span is None else span._asdict() for name, span in figures.items()}
-    return {"name": stage.name, "what": stage.what, **spans}
+    return {"name": stage.name, "what": stage.calls_formula, **spans}
 
 
 # ── sections ─────────────────────────────────────────────────────────────────────────
 
 
-def _machine(plan: Plan) -> str:
+def _format_machine(plan: RecipePlan) -> str:
     facts = [("machine", str(plan.machine))]
-    if plan.known is None and plan.recipe.trains:
+    if plan.known_shape is None and plan.recipe.trains:
         facts.append(("model", "of unknown shape"))
-    elif plan.known is not None:
-        shape = plan.known.shape
+    elif plan.known_shape is not None:
+        shape = plan.known_shape.shape
         of = f"{shape.layers} layers × {shape.hidden:,}, vocabulary {shape.vocabulary:,}"
-        facts.append(("model", f"{_billions(shape.parameters)} parameters ({of}; by {plan.known.source})"))
-    return _facts(facts)
+        facts.append(
+            ("model", f"{_format_parameters(shape.parameters)} parameters ({of}; by {plan.known_shape.source})")
+        )
+    return _format_facts(facts)
 
 
-def _memory(plan: Plan) -> str:
+def _format_memory(plan: RecipePlan) -> str:
     work, made = plan.workload, plan.memory
     if work is None or made is None:
         return ""
     gib = plan.gpu_gib
-    known = "as stored" if plan.lengths.measured else "assumed"
-    rollouts = f"{work.micro_batch} rollouts of {work.prompt:,} + {work.completion:,} tokens ({known}) at once"
+    known = "as stored" if plan.lengths.is_measured else "assumed"
+    rollouts = (
+        f"{work.micro_batch} rollouts of {work.prompt_tokens:,} + {work.completion_tokens:,} tokens ({known}) at once"
+    )
     if gib is None:
-        rows = [(part.name, _gib(part.gib)) for part in made.parts if part.gib]
-        rows.append(("at most", f"{_gib(made.host)} of {plan.machine.memory_gib:,.0f} GiB"))
-        return f"memory of the machine; {rollouts}\n{_table(rows)}\n{_policies(plan)}"
-    columns: dict[str, Memory] = {"recipe": made, **plan.layouts}
+        rows = [(part.name, _format_gib(part.gib)) for part in made.parts if part.gib]
+        rows.append(("at most", f"{_format_gib(made.host_peak_gib)} of {plan.machine.memory_gib:,.0f} GiB"))
+        return f"memory of the machine; {rollouts}\n{_format_table(rows)}\n{_format_policy_memory(plan)}"
+    columns: dict[str, MemoryEstimate] = {"recipe": made, **plan.alternative_memory}
     whose = "" if plan.machine.gpus else ", of GPUs of 80 GB, assumed"
     ranks = f"recipe: {work.engine} on {work.engine.ranks}; the others on {len(plan.machine.gpus) or work.engine.ranks}"
     head = f"memory, GiB a GPU{whose}; {ranks}\n  {rollouts}"
-    return f"{head}\n{_table(_memory_rows(columns, gib))}{_cache(made, work.sequence)}\n{_policies(plan)}"
+    table, cache = _format_table(_memory_rows(columns, gib)), _describe_vllm_cache(made, work.sequence_tokens)
+    return f"{head}\n{table}{cache}\n{_format_policy_memory(plan)}"
 
 
-def _memory_rows(columns: Mapping[str, Memory], gib: float) -> list[Row]:
-    names = dict.fromkeys(part.name for column in columns.values() for part in column.parts if not part.host)
+def _memory_rows(columns: Mapping[str, MemoryEstimate], gib: float) -> list[Row]:
+    names = dict.fromkeys(part.name for column in columns.values() for part in column.parts if not part.on_host)
     held = columns.values()
     return [
         ("", *columns),
-        *((name, *(_gib(column.of(name)) for column in held)) for name in names),
-        *((f"= {words}", *(_gib(column.during(phase)) for column in held)) for phase, words in PHASES.items()),
-        (f"fits into {gib:.1f}", *("yes" if column.peak <= gib else "no" for column in held)),
-        ("host memory, all ranks", *(_gib(column.host) for column in held)),
+        *((name, *(_format_gib(column.part_gib(name)) for column in held)) for name in names),
+        *(
+            (f"= {words}", *(_format_gib(column.phase_gib(phase)) for column in held))
+            for phase, words in PHASES.items()
+        ),
+        (f"fits into {gib:.1f}", *("yes" if column.gpu_peak_gib <= gib else "no" for column in held)),
+        ("host memory, all ranks", *(_format_gib(column.host_peak_gib) for column in held)),
     ]
 
 
-def _policies(plan: Plan) -> str:
-    return "\n".join(line for line in (_scoring(plan), _teaching(plan)) if line)
+def _format_policy_memory(plan: RecipePlan) -> str:
+    return "\n".join(line for line in (_describe_evaluation(plan), _describe_cold_start(plan)) if line)
 
 
-def _scoring(plan: Plan) -> str:
+def _describe_evaluation(plan: RecipePlan) -> str:
     evaluation, gib = plan.recipe.evaluation, plan.evaluation_gib
     if evaluation.server is not None:
         return f"  an evaluation's workflows are written by the server at {evaluation.server}"
     if evaluation.writer == VLLM:
-        share = f"{GPU_SHARE:.0%} of each GPU, {_gib(gib)} GiB at least"
+        share = f"{GPU_SHARE:.0%} of each GPU, {_format_gib(gib)} GiB at least"
         return f"  an evaluation's workflows are written by vLLM on {share}"
-    return f"  an evaluation writes {evaluation.batch} workflows at once, by transformers: {_gib(gib)} GiB"
+    return f"  an evaluation writes {evaluation.batch} workflows at once, by transformers: {_format_gib(gib)} GiB"
 
 
-def _teaching(plan: Plan) -> str:
+def _describe_cold_start(plan: RecipePlan) -> str:
     """Describe the cold start of a pretrained model; empty if there is none."""
-    cold_start, tokens = plan.recipe.cold_start, cold_start_tokens(plan.setup, plan.lengths)
+    cold_start, tokens = plan.recipe.cold_start, count_cold_start_tokens(plan.setup, plan.lengths)
     if plan.cold_start_gib is None or cold_start is None or tokens is None:
         return ""
-    size = f"{cold_start.steps * cold_start.batch:,} examples, {_ends(tokens.times(1e-6), ',.2f')} million tokens"
+    size = (
+        f"{cold_start.steps * cold_start.batch:,} examples, {_format_range(tokens.times(1e-6), ',.2f')} million tokens"
+    )
     at_once = f"{cold_start.micro_batch or cold_start.batch} at once{' by low-rank updates' if cold_start.lora else ''}"
-    return f"  the cold start teaches {size}, {at_once}: {_gib(plan.cold_start_gib)} GiB"
+    return f"  the cold start teaches {size}, {at_once}: {_format_gib(plan.cold_start_gib)} GiB"
 
 
-def _cache(made: Memory, sequence: int) -> str:
+def _describe_vllm_cache(made: MemoryEstimate, sequence: int) -> str:
     if made.kv_tokens is None:
         return ""
     full = f"{made.kv_tokens / sequence:,.0f} of the longest rollouts"
     return f"\n  vLLM's cache holds {made.kv_tokens:,} tokens ({full}); its longest sequence has {made.kv_length:,}"
 
 
-def _disk(plan: Plan) -> str:
+def _format_disk(plan: RecipePlan) -> str:
     parts = []
     if plan.workload is not None:
-        parts.append(f"{plan.checkpoints} checkpoints of {sized(plan.checkpoint_gib)}")
+        parts.append(f"{plan.max_checkpoints} checkpoints of {sized(plan.checkpoint_gib)}")
         parts.append(f"weights {sized(plan.weights_gib)}")
-    if plan.tests_gib:
+    if plan.hidden_tests_gib:
         named = ", ".join(plan.hidden_tests)
-        parts.append(f"hidden tests of {named} and a copy {sized(plan.tests_gib)} (assumed)")
+        parts.append(f"hidden tests of {named} and a copy {sized(plan.hidden_tests_gib)} (assumed)")
     total = f"{sized(plan.disk_gib)}, and {sized(plan.machine.disk_gib)} are free"
     facts = [("disk", f"{', '.join(parts)}: {total}")] if parts else []
     if plan.grading_gib:
         facts.append(("grading", f"a batch of hidden tests per core: about {sized(plan.grading_gib)} of memory"))
-    return _facts(facts)
+    return _format_facts(facts)
 
 
 _NOTHING_LEFT = (
@@ -202,24 +219,24 @@ _NOTHING_LEFT = (
 )
 
 
-def _money(plan: Plan) -> str:
+def _format_costs(plan: RecipePlan) -> str:
     stages = plan.stages
-    whole = total(stages)
-    rows = [_stage(stage) for stage in (*stages, whole)]
+    whole = add_costs(stages)
+    rows = [_stage_row(stage) for stage in (*stages, whole)]
     spent = [("", "calls", "USD", "expected"), *((name, calls, usd, mean) for name, calls, _, usd, mean, *_ in rows)]
-    what = [(f"  {stage.name}", f"{stage.what}{_limit(stage.limited_by)}") for stage in stages]
-    unknown = [name for name, count in plan.questions.items() if count is None]
+    what = [(f"  {stage.name}", f"{stage.calls_formula}{_format_limit(stage.limited_by)}") for stage in stages]
+    unknown = [name for name, count in plan.test_questions.items() if count is None]
     left_out = [f"  not counted, since their files are not here: {', '.join(unknown)}"] if unknown else []
     width = max(len(name) for name, _ in what) + 2
     return "\n".join([
-        "calls and USD still to come, low to high; what is stored costs nothing", _table(spent),
-        *([] if whole.calls.high else [_NOTHING_LEFT]), _hours(rows),
+        "calls and USD still to come, low to high; what is stored costs nothing", _format_table(spent),
+        *([] if whole.calls.high else [_NOTHING_LEFT]), _format_hours(rows),
         "what is asked",
-        *(f"{name:<{width}}{words}" for name, words in what), *left_out, _assumed(plan),
+        *(f"{name:<{width}}{words}" for name, words in what), *left_out, _format_assumptions(plan),
     ])  # fmt: skip
 
 
-def _hours(rows: Sequence[Row]) -> str:
+def _format_hours(rows: Sequence[Row]) -> str:
     """Table of hours, with a column for the policy if its speed is known or assumed."""
     cells = [(row[0], *("under 0.1" if each == "0.0" else each for each in row[-2:])) for row in rows]
     forecast = any(policy != "-" for *_, policy in cells)
@@ -229,35 +246,37 @@ def _hours(rows: Sequence[Row]) -> str:
         ("", "waiting for workers"), *(cell[:2] for cell in cells)
     ]  # fmt: skip
     note = "" if forecast else "; the policy's own time is not forecast"
-    return f"hours, low to high{note}\n{_table(shown)}"
+    return f"hours, low to high{note}\n{_format_table(shown)}"
 
 
-def _stage(stage: Cost) -> Row:
+def _stage_row(stage: Cost) -> Row:
     return (
         stage.name,
-        _ends(stage.calls, ",.0f"),
-        _ends(stage.tokens.times(1e-6), ",.1f"),
-        _ends(stage.usd, ",.2f"),
+        _format_range(stage.calls, ",.0f"),
+        _format_range(stage.tokens.times(1e-6), ",.1f"),
+        _format_range(stage.usd, ",.2f"),
         f"{stage.usd.expected:,.2f}",
-        _ends(stage.worker_s.times(1 / 3600), ",.1f"),
-        _ends(stage.policy_s.times(1 / 3600), ",.1f") if stage.policy_s else "-",
+        _format_range(stage.worker_s.times(1 / 3600), ",.1f"),
+        _format_range(stage.policy_s.times(1 / 3600), ",.1f") if stage.policy_s else "-",
     )
 
 
-def _assumed(plan: Plan) -> str:
+def _format_assumptions(plan: RecipePlan) -> str:
     most = plan.recipe.prompting.max_steps
-    usual = (ANSWER_TOKENS["choice"], OTHER_TOKENS, THINKING_TOKENS, EFFORT_TOKENS["low"], TOOL_TOKENS)
+    usual = (ANSWER_TOKENS["choice"], OTHER_ANSWER_TOKENS, THINKING_TOKENS, EFFORT_TOKENS["low"], TOOL_ANSWER_TOKENS)
     answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}, little {:.0f}; a tool {:.0f}".format(*usual)
     lines = [
         f"a workflow has 1, {(1 + most) / 2:g} or {most} steps, by any worker alike (high: by the most expensive)",
         "a step sees none, half (expected) or all (high) of those before it",
         f"answers are as long as measured here, else half, once or twice as usual ({answers})",
-        f"they come as fast as measured, else at {' / '.join(f'{speed:.0f}' for speed in SPEED)} tokens/s",
+        f"they come as fast as measured, else at {' / '.join(f'{speed:.0f}' for speed in TOKENS_PER_SECOND)} tokens/s",
     ]
     for name, grader in plan.recipe.judges.items():
-        lines.append(f"{grader.worker} grades each answer to {name}, with {JUDGING_TOKENS:.0f} tokens of instructions")
+        lines.append(
+            f"{grader.worker} grades each answer to {name}, with {JUDGE_PROMPT_TOKENS:.0f} tokens of instructions"
+        )
     if plan.recipe.policy.kind == "scratch":
-        shares = ", ".join(f"{name} {paid.expected:.0%}" for name, paid in DISTINCT.items())
+        shares = ", ".join(f"{name} {paid.expected:.0%}" for name, paid in PAID_SHARE.items())
         lines.append(f"a small policy repeats itself, and equal calls are paid once; expected: {shares}")
     if plan.needs_gpu:
         lines.append("the policy's hours follow from assumed speeds (docs/models.md)")
@@ -270,15 +289,15 @@ def _assumed(plan: Plan) -> str:
 # ── words ────────────────────────────────────────────────────────────────────────────
 
 
-def _terms(weights: Mapping[str, float]) -> str:
+def _format_reward_terms(weights: Mapping[str, float]) -> str:
     return ", ".join(f"{weight:g} × {name} ({TERMS[name].unit})" for name, weight in weights.items())
 
 
-def _facts(facts: Iterable[tuple[str, str]]) -> str:
+def _format_facts(facts: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<{INDENT}}{fact}" for name, fact in facts)
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _format_table(rows: Sequence[Row]) -> str:
     """Align the first column left and the others right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
@@ -288,18 +307,18 @@ def _table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _ends(span: Range, form: str) -> str:
+def _format_range(span: Range, form: str) -> str:
     low, high = format(span.low, form), format(span.high, form)
     return low if low == high else f"{low} to {high}"
 
 
-def _limit(name: str) -> str:
+def _format_limit(name: str) -> str:
     return f"; slowest: {name}" if name else ""
 
 
-def _gib(value: float) -> str:
+def _format_gib(value: float) -> str:
     return f"{value:.1f}" if value >= 0.1 else f"{value:.3f}" if value else "-"
 
 
-def _billions(parameters: int) -> str:
+def _format_parameters(parameters: int) -> str:
     return f"{parameters / 1e9:.3f} billion" if parameters >= 1e8 else f"{parameters / 1e6:.2f} million"

@@ -14,40 +14,54 @@ from ops.config import TRANSFORMERS, Grpo, Pool, PretrainedPolicy, Recipe, Setup
 from ops.core.response_rows import ResponseRow
 from ops.grading.hidden_tests import hidden_tests_folder
 from ops.planning import lengths as sizes
-from ops.planning.estimate import Cost, Measured, Range
-from ops.planning.lengths import Lengths
-from ops.planning.machine import USABLE, Machine
+from ops.planning.estimate import Cost, MeasuredUsage, Range
+from ops.planning.lengths import TokenLengths
+from ops.planning.machine import USABLE_GIB_PER_GB, Machine
 from ops.planning.memory import (
-    BATCH_CHARACTERS,
-    BATCH_COPIES,
-    CONTEXT_GIB,
+    CUDA_CONTEXT_GIB,
     GIB,
     HIDDEN_TESTS_BYTES,
     HIDDEN_TESTS_RATIO,
     PROCESS_GIB,
-    VLLM_WORK_GIB,
-    Engine,
-    Memory,
+    TEST_BATCH_BYTES_PER_CHARACTER,
+    TEST_BATCH_CHARACTERS,
+    VLLM_WORKSPACE_GIB,
+    MemoryEstimate,
     Precision,
-    Vllm,
+    TrainingEngine,
+    VllmEngine,
     Workload,
+    alternative_workloads,
     checkpoint_bytes,
     cold_start_bytes,
+    estimate_memory,
     evaluation_bytes,
-    layouts,
-    memory,
 )
-from ops.planning.shape import KnownShape, shape_of
-from ops.planning.speed import LARGE, cold_start_s, evaluation_s, rounds_s, training_s
-from ops.planning.stage_estimates import COLD_START, EVALUATION, ROUNDS, SUBSETS, TRAINING, Stages, workflows_an_answer
-from ops.planning.stored import Left, ledger_of, left, stored_measurements
+from ops.planning.shape import KnownShape, find_shape
+from ops.planning.speed import (
+    MIN_GPU_PARAMETERS,
+    estimate_cold_start_s,
+    estimate_evaluation_s,
+    estimate_rounds_s,
+    estimate_training_s,
+)
+from ops.planning.stage_estimates import (
+    COLD_START,
+    EVALUATION,
+    ROUNDS,
+    SUBSETS,
+    TRAINING,
+    StageEstimator,
+    workflows_per_answer,
+)
+from ops.planning.stored import RemainingShares, compute_remaining, open_existing_ledger, read_measurements
 
-ASSUMED_GPU_GIB = 80 * USABLE
+ASSUMED_GPU_GIB = 80 * USABLE_GIB_PER_GB
 """Assumed memory per GPU if a GPU is needed and the machine has none."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecipePlan:
     """A recipe, a machine, and the figures derived from both."""
 
     setup: Setup
@@ -65,72 +79,72 @@ class Plan:
         return self.setup.pool
 
     @cached_property
-    def known(self) -> KnownShape | None:
+    def known_shape(self) -> KnownShape | None:
         """The policy's shape; None if unknown."""
-        return shape_of(self.recipe.policy, self.setup.workspace)
+        return find_shape(self.recipe.policy, self.setup.workspace)
 
     @cached_property
-    def lengths(self) -> Lengths:
-        return sizes.lengths(self.setup, self._measured[0])
+    def lengths(self) -> TokenLengths:
+        return sizes.estimate_lengths(self.setup, self._measured[0])
 
     @cached_property
-    def questions(self) -> dict[str, int | None]:
+    def test_questions(self) -> dict[str, int | None]:
         """Benchmark → number of test questions; None: unknown."""
-        return sizes.questions(self.setup.workspace, self.recipe)
+        return sizes.count_test_questions(self.setup.workspace, self.recipe)
 
     @property
-    def vllm(self) -> Vllm | None:
+    def vllm(self) -> VllmEngine | None:
         """The recipe's vLLM settings; None: transformers generates."""
         grpo = self.recipe.grpo
         if not grpo.vllm:
             return None
-        return Vllm(
-            share=grpo.vllm_memory,
-            sleep=grpo.vllm_sleep,
+        return VllmEngine(
+            memory_share=grpo.vllm_memory,
+            sleeps=grpo.vllm_sleep,
             max_length=grpo.vllm_max_model_length or 0,
-            spread=grpo.vllm_tensor_parallel,
-            server=grpo.vllm_mode == "server",
+            gpus_per_engine=grpo.vllm_tensor_parallel,
+            is_server=grpo.vllm_mode == "server",
         )
 
     @property
-    def context(self) -> int | None:
+    def context_limit(self) -> int | None:
         """Maximum tokens of prompt and completion that the policy and training's vLLM accept.
 
         None: the shape is unknown or there is no limit.
         """
-        limits = [self.known.shape.context if self.known else 0, self.vllm.max_length if self.vllm else 0]
+        limits = [self.known_shape.shape.context if self.known_shape else 0, self.vllm.max_length if self.vllm else 0]
         return min((limit for limit in limits if limit), default=None)
 
     @cached_property
     def workload(self) -> Workload | None:
         """The training stage with the highest memory peak; None if the policy's shape is unknown."""
         recipe, first = self.recipe, self.lengths.longest_prompt
-        works = [self._work(recipe.grpo, first)]
+        works = [self._build_workload(recipe.grpo, first)]
         if recipe.adaptive is not None:
-            works.append(self._work(recipe.adaptive.grpo(recipe.grpo), first))
+            works.append(self._build_workload(recipe.adaptive.grpo(recipe.grpo), first))
         if recipe.recursive is not None:
-            works.append(self._work(recipe.recursive.grpo(recipe.grpo), self.lengths.longest, turns=2))
-        return max(filter(None, works), key=self._height, default=None)
+            works.append(self._build_workload(recipe.recursive.grpo(recipe.grpo), self.lengths.longest, turns=2))
+        return max(filter(None, works), key=self._peak_gib, default=None)
 
-    def _height(self, work: Workload) -> float:
+    def _peak_gib(self, work: Workload) -> float:
         """Peak GiB of a GPU, or of host memory without GPUs."""
-        made = memory(work, self.gpu_gib)
-        return made.host if self.gpu_gib is None else made.peak
+        made = estimate_memory(work, self.gpu_gib)
+        return made.host_peak_gib if self.gpu_gib is None else made.gpu_peak_gib
 
-    def _work(self, grpo: Grpo, prompt: int, turns: int = 1) -> Workload | None:
+    def _build_workload(self, grpo: Grpo, prompt: int, turns: int = 1) -> Workload | None:
         """The workload of a stage; `prompt`: the longest prompt in tokens, `turns`: generations in a step."""
-        if self.known is None:
+        if self.known_shape is None:
             return None
-        shape, longest = self.known.shape, self.context or 1 << 20
+        shape, longest = self.known_shape.shape, self.context_limit or 1 << 20
         completion = min(grpo.max_completion_tokens, longest - 1)
         return Workload(
             shape=shape,
             precision=self._precision,
-            engine=Engine.of(self.deepspeed, grpo.processes, shape.hidden),
+            engine=TrainingEngine.from_deepspeed(self.deepspeed, grpo.processes, shape.hidden),
             micro_batch=grpo.micro_batch,
-            at_once=grpo.rollouts_per_step // grpo.processes // turns,
-            prompt=min(prompt, longest - completion),
-            completion=completion,
+            rollouts_per_rank=grpo.rollouts_per_step // grpo.processes // turns,
+            prompt_tokens=min(prompt, longest - completion),
+            completion_tokens=completion,
             checkpointing=grpo.gradient_checkpointing,
             vllm=self.vllm,
         )
@@ -144,12 +158,12 @@ class Plan:
     @property
     def needs_gpu(self) -> bool:
         """Whether the policy is too large for CPUs."""
-        return self.known is not None and self.known.shape.parameters >= LARGE
+        return self.known_shape is not None and self.known_shape.shape.parameters >= MIN_GPU_PARAMETERS
 
     @cached_property
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryEstimate | None:
         """Memory of the recipe's training: of one GPU, or of this machine if it has no GPU and the policy is small."""
-        return None if self.workload is None else memory(self.workload, self.gpu_gib)
+        return None if self.workload is None else estimate_memory(self.workload, self.gpu_gib)
 
     @property
     def gpu_gib(self) -> float | None:
@@ -157,12 +171,12 @@ class Plan:
         return self.machine.gpu_gib or (ASSUMED_GPU_GIB if self.needs_gpu else None)
 
     @cached_property
-    def layouts(self) -> dict[str, Memory]:
+    def alternative_memory(self) -> dict[str, MemoryEstimate]:
         """Memory under alternative engines on all GPUs, by the engine's name; empty for a small policy."""
         if self.workload is None or not self.needs_gpu:
             return {}
-        others = layouts(self.workload, len(self.machine.gpus) or self.recipe.grpo.processes)
-        return {name: memory(work, self.gpu_gib) for name, work in others.items()}
+        others = alternative_workloads(self.workload, len(self.machine.gpus) or self.recipe.grpo.processes)
+        return {name: estimate_memory(work, self.gpu_gib) for name, work in others.items()}
 
     @property
     def evaluation_gib(self) -> float:
@@ -174,19 +188,19 @@ class Plan:
         evaluation = self.recipe.evaluation
         if self.workload is None or evaluation.server is not None:
             return 0.0
-        beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
-        work = self._shown(self.workload, again=self.recipe.recursive is not None)
+        beside = CUDA_CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
+        work = self._with_longest_prompt(self.workload, all_rounds=self.recipe.recursive is not None)
         if evaluation.writer == TRANSFORMERS:
             return beside + evaluation_bytes(work, evaluation.batch) / GIB
-        return beside + VLLM_WORK_GIB + evaluation_bytes(work, 1) / GIB
+        return beside + VLLM_WORKSPACE_GIB + evaluation_bytes(work, 1) / GIB
 
-    def _shown(self, work: Workload, *, again: bool) -> Workload:
-        """Set the longest prompt: of first rounds, or with `again` of all rounds."""
-        longest = self.lengths.longest if again else self.lengths.longest_prompt
-        return replace(work, prompt=min(longest, (self.context or 1 << 20) - work.completion))
+    def _with_longest_prompt(self, work: Workload, *, all_rounds: bool) -> Workload:
+        """Set the longest prompt: of first rounds, or with `all_rounds` of all rounds."""
+        longest = self.lengths.longest if all_rounds else self.lengths.longest_prompt
+        return replace(work, prompt_tokens=min(longest, (self.context_limit or 1 << 20) - work.completion_tokens))
 
     @property
-    def teaches_pretrained(self) -> bool:
+    def has_pretrained_cold_start(self) -> bool:
         """Whether a pretrained model has a cold start."""
         return self.recipe.cold_start is not None and isinstance(self.recipe.policy, PretrainedPolicy)
 
@@ -194,41 +208,41 @@ class Plan:
     def cold_start_gib(self) -> float | None:
         """GiB of one GPU, or of the machine, during a pretrained model's cold start; None if there is none."""
         cold_start, work = self.recipe.cold_start, self.workload
-        if cold_start is None or work is None or not self.teaches_pretrained:
+        if cold_start is None or work is None or not self.has_pretrained_cold_start:
             return None
         precision: Precision = "mixed" if work.precision != "float32" else "float32"
-        work = self._shown(work, again=cold_start.recursive_share > 0)
+        work = self._with_longest_prompt(work, all_rounds=cold_start.recursive_share > 0)
         at_once = replace(work, micro_batch=cold_start.micro_batch or cold_start.batch, precision=precision)
-        beside = CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
+        beside = CUDA_CONTEXT_GIB if self.machine.gpus else PROCESS_GIB
         return beside + cold_start_bytes(at_once, cold_start.lora is not None) / GIB
 
     # ── disk ─────────────────────────────────────────────────────────────────
 
     @property
-    def _runs(self) -> int:
+    def _run_count(self) -> int:
         """Number of GRPO runs: the first one and the later stages."""
         return 1 + (self.recipe.adaptive is not None) + (self.recipe.recursive is not None)
 
     @property
-    def checkpoints(self) -> int:
+    def max_checkpoints(self) -> int:
         """Maximum number of checkpoints on disk: those that each stage keeps and the one being written."""
-        return self._runs * self.recipe.grpo.keep_checkpoints + 1
+        return self._run_count * self.recipe.grpo.keep_checkpoints + 1
 
     @property
     def checkpoint_gib(self) -> float:
         """GiB of one checkpoint; 0 if the shape is unknown."""
         work = self.workload
-        return checkpoint_bytes(work.shape, work.engine, work.element) / GIB if work else 0.0
+        return checkpoint_bytes(work.shape, work.engine, work.element_bytes) / GIB if work else 0.0
 
     @property
     def weights_gib(self) -> float:
         """GiB of each stage's policy, of the last one in MLflow's store, and of a base model not yet downloaded."""
-        if self.known is None:
+        if self.known_shape is None:
             return 0.0
         element = 2 if getattr(self.recipe.policy, "dtype", "float32") == "bfloat16" else 4
-        downloaded = isinstance(self.recipe.policy, PretrainedPolicy) and not self.known.fetched
-        copies = self._runs + (self.recipe.cold_start is not None) + 1 + downloaded
-        return copies * element * self.known.shape.parameters / GIB
+        downloaded = isinstance(self.recipe.policy, PretrainedPolicy) and not self.known_shape.is_local
+        copies = self._run_count + (self.recipe.cold_start is not None) + 1 + downloaded
+        return copies * element * self.known_shape.shape.parameters / GIB
 
     @cached_property
     def hidden_tests(self) -> list[str]:
@@ -237,7 +251,7 @@ class Plan:
         return [name for name, source in sources if BENCHMARKS[name].has_hidden_tests and source.source != "embedded"]
 
     @cached_property
-    def tests_gib(self) -> float:
+    def hidden_tests_gib(self) -> float:
         """GiB of hidden tests that are not stored yet, in `data/raw` and again in DVC's cache."""
         root, size = self.setup.workspace.root, 0.0
         for name in self.hidden_tests:
@@ -254,7 +268,9 @@ class Plan:
     @property
     def grading_gib(self) -> float:
         """GiB of host memory in which programs are graded: a batch of hidden tests per core."""
-        return bool(self.hidden_tests) * self.machine.cores * BATCH_COPIES * BATCH_CHARACTERS / GIB
+        return (
+            bool(self.hidden_tests) * self.machine.cores * TEST_BATCH_BYTES_PER_CHARACTER * TEST_BATCH_CHARACTERS / GIB
+        )
 
     @property
     def disk_gib(self) -> float:
@@ -264,40 +280,47 @@ class Plan:
             for file in self.setup.workspace.runs.glob(f"{self.recipe.policy_name}-*/checkpoints/**/*")
             if file.is_file()
         )
-        return max(0.0, self.checkpoints * self.checkpoint_gib - lying / GIB) + self.weights_gib + self.tests_gib
+        return (
+            max(0.0, self.max_checkpoints * self.checkpoint_gib - lying / GIB)
+            + self.weights_gib
+            + self.hidden_tests_gib
+        )
 
     # ── money and time ───────────────────────────────────────────────────────
 
     @cached_property
     def stages(self) -> list[Cost]:
         """Costs of the stages in the order of a pipeline run. Raises `ConfigError` for a worker without a price."""
-        stored = left(self.setup, sizes.stored_shortlist(self.setup))
-        priced = Stages(self.setup, self.lengths, self.questions, self._measured[1], stored)
-        return [replace(stage, policy_s=self._policy_s(stage.name, priced.answers, stored)) for stage in priced.all()]
+        stored = compute_remaining(self.setup, sizes.read_shortlist(self.setup))
+        priced = StageEstimator(self.setup, self.lengths, self.test_questions, self._measured[1], stored)
+        return [
+            replace(stage, policy_s=self._policy_s(stage.name, priced.remaining_answers, stored))
+            for stage in priced.estimate_all()
+        ]
 
     @cached_property
     def spent_usd(self) -> float:
         """USD that the recipe's run has spent already; its cap includes them."""
-        with ledger_of(self.setup) as ledger:
+        with open_existing_ledger(self.setup) as ledger:
             return 0.0 if ledger is None else ledger.spent(self.setup.run)
 
     @cached_property
-    def _measured(self) -> tuple[list[ResponseRow], Measured]:
-        return stored_measurements(self.setup)
+    def _measured(self) -> tuple[list[ResponseRow], MeasuredUsage]:
+        return read_measurements(self.setup)
 
-    def _policy_s(self, stage: str, answers: Mapping[str, float], stored: Left) -> Range | None:
+    def _policy_s(self, stage: str, answers: Mapping[str, float], stored: RemainingShares) -> Range | None:
         """Seconds of the policy that a stage still takes; `answers`: benchmark → those that a policy has to give."""
-        if self.known is None:
+        if self.known_shape is None:
             return None
-        known = (self.setup, self.known.shape, self.lengths, self.machine)
+        known = (self.setup, self.known_shape.shape, self.lengths, self.machine)
         if stage == TRAINING:
-            return _share(stored.training, training_s(*known))
+            return _remaining_seconds(stored.training, estimate_training_s(*known))
         if stage == SUBSETS:
-            return _share(stored.adaptive, training_s(*known, self.recipe.adaptive))
+            return _remaining_seconds(stored.adaptive, estimate_training_s(*known, self.recipe.adaptive))
         if stage == ROUNDS:
-            return _share(stored.recursive, rounds_s(*known))
-        if stage == COLD_START and self.teaches_pretrained:
-            return _share(stored.cold_start, cold_start_s(*known))
+            return _remaining_seconds(stored.recursive, estimate_rounds_s(*known))
+        if stage == COLD_START and self.has_pretrained_cold_start:
+            return _remaining_seconds(stored.cold_start, estimate_cold_start_s(*known))
         if stage == EVALUATION and isinstance(self.recipe.policy, PretrainedPolicy):
             policies = 1 + (self.recipe.cold_start is not None)
             asked = sum(answers.values())
@@ -305,19 +328,22 @@ class Plan:
             # If rounds are allowed, the last policy reads every answer at least once more.
             again = Range(min(1, rounds), (min(1, rounds) + rounds) / 2, rounds)
             written = (
-                Range.of(policies).plus(again).times(asked).times(workflows_an_answer(self.recipe.evaluation.vote))
+                Range.exactly(policies)
+                .plus(again)
+                .times(asked)
+                .times(workflows_per_answer(self.recipe.evaluation.vote))
             )
-            return evaluation_s(self.setup, self.known.shape, self.machine, written)
+            return estimate_evaluation_s(self.setup, self.known_shape.shape, self.machine, written)
         return None
 
 
-def _share(left: float, seconds: Range | None) -> Range | None:
+def _remaining_seconds(left: float, seconds: Range | None) -> Range | None:
     return None if seconds is None else seconds.times(left)
 
 
 def make_plan(
     setup: Setup, machine: Machine, deepspeed: Mapping[str, Any] | None = None, today: date | None = None
-) -> Plan:
+) -> RecipePlan:
     """Plan `setup` on `machine`.
 
     `deepspeed`: contents of the recipe's DeepSpeed file, read from `config/` unless given. Raises `ConfigError` if the
@@ -325,10 +351,10 @@ def make_plan(
     """
     if deepspeed is None:
         deepspeed = load_deepspeed(setup.workspace.config, setup.recipe)
-    return Plan(setup, machine, deepspeed, today or date.today())
+    return RecipePlan(setup, machine, deepspeed, today or date.today())
 
 
-class Missing(NamedTuple):
+class MissingRequirement(NamedTuple):
     """A missing requirement, the reason for it, and the remedy."""
 
     what: str
@@ -341,5 +367,5 @@ class Missing(NamedTuple):
         return f"{self.what}: {self.why}. {self.remedy}"
 
 
-Requirement = Callable[[Plan], Iterator[Missing]]
+Requirement = Callable[[RecipePlan], Iterator[MissingRequirement]]
 """A check that yields the missing requirements of a plan in one respect."""

@@ -14,24 +14,24 @@ _CATALOGUED = ("anthropic", "gemini", "openai")
 """Providers for which LiteLLM's map aims to list every model."""
 
 
-def retirement(worker: Worker) -> date | None:
+def retirement_date(worker: Worker) -> date | None:
     """The day on which the model is retired; None if neither the pool nor the map states it."""
     if worker.retired is not None:
         return worker.retired
-    ends = (_entry(worker) or {}).get("deprecation_date")
+    ends = (_find_entry(worker) or {}).get("deprecation_date")
     try:
         return date.fromisoformat(ends) if ends else None
     except ValueError:  # some entries of the map hold a remark instead of a date
         return None
 
 
-def is_unknown(worker: Worker) -> bool:
+def is_unlisted(worker: Worker) -> bool:
     """Whether the map lists the provider's models but not this model, which may be retired or newer than the map."""
     provider = worker.model.partition("/")[0]
-    return worker.api_base is None and provider in _CATALOGUED and bool(models()) and _entry(worker) is None
+    return worker.api_base is None and provider in _CATALOGUED and bool(models()) and _find_entry(worker) is None
 
 
-def _entry(worker: Worker) -> Mapping[str, Any] | None:
+def _find_entry(worker: Worker) -> Mapping[str, Any] | None:
     """The map's entry by full model name, or by bare name if that entry is of the same provider.
 
     Retirement dates differ between providers of one model.

@@ -13,7 +13,7 @@ from ops.config import Policy, PretrainedPolicy, ScratchPolicy, Settings, load
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
-MODELS = "models.yaml"
+MODELS_FILE = "models.yaml"
 _QKV_BIAS = {"qwen2"}
 _QK_NORM = {"qwen3"}
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
@@ -39,7 +39,7 @@ class ModelShape(Settings):
     """Longest sequence (tokens); 0: not stated."""
 
     @classmethod
-    def of_config(cls, config: Mapping[str, Any]) -> Self | None:
+    def from_config(cls, config: Mapping[str, Any]) -> Self | None:
         """Read the shape from a model's `config.json`; None for an unsupported architecture."""
         family = config.get("model_type")
         if family not in _FAMILIES:
@@ -60,40 +60,40 @@ class ModelShape(Settings):
         )
 
     @property
-    def width(self) -> int:
+    def query_width(self) -> int:
         """Total dimension of the query heads."""
-        return self.heads * self.dimension
+        return self.heads * self.head_width
 
     @property
-    def dimension(self) -> int:
+    def head_width(self) -> int:
         """Dimension of one head."""
         return self.head_dim or self.hidden // self.heads
 
     @property
     def kv_width(self) -> int:
         """Total dimension of the key heads, equal to that of the value heads."""
-        return self.kv_heads * self.dimension
+        return self.kv_heads * self.head_width
 
     @property
-    def embedding(self) -> int:
+    def embedding_parameters(self) -> int:
         """Parameters of the embedding; the output layer has the same number."""
         return self.vocabulary * self.hidden
 
     @property
-    def layer(self) -> int:
+    def layer_parameters(self) -> int:
         """Parameters of one block."""
-        attention = self.hidden * (2 * self.width + 2 * self.kv_width)
-        biases = (self.width + 2 * self.kv_width) * self.qkv_bias
-        norms = 2 * self.hidden + 2 * self.dimension * self.qk_norm
+        attention = self.hidden * (2 * self.query_width + 2 * self.kv_width)
+        biases = (self.query_width + 2 * self.kv_width) * self.qkv_bias
+        norms = 2 * self.hidden + 2 * self.head_width * self.qk_norm
         return attention + biases + norms + 3 * self.hidden * self.intermediate
 
     @property
     def parameters(self) -> int:
         """Total number of parameters."""
-        return self.embedding * (1 if self.tied else 2) + self.layers * self.layer + self.hidden
+        return self.embedding_parameters * (1 if self.tied else 2) + self.layers * self.layer_parameters + self.hidden
 
 
-class Models(Settings):
+class ModelShapes(Settings):
     """`config/models.yaml`: model name → shape."""
 
     models: dict[str, ModelShape]
@@ -104,11 +104,11 @@ class KnownShape(NamedTuple):
 
     shape: ModelShape
     source: str
-    fetched: bool = True
+    is_local: bool = True
     """Whether the model's files are on this machine or are created by the run."""
 
 
-def shape_of(policy: Policy, workspace: Workspace) -> KnownShape | None:
+def find_shape(policy: Policy, workspace: Workspace) -> KnownShape | None:
     """The policy's shape, without any download; None if unknown or if it has no weights.
 
     Raises `ConfigError` for an invalid `models.yaml`.
@@ -117,27 +117,27 @@ def shape_of(policy: Policy, workspace: Workspace) -> KnownShape | None:
     `config/models.yaml`, by its full name or the last part of it.
     """
     if isinstance(policy, ScratchPolicy):
-        return KnownShape(_scratch(policy), "the recipe")
+        return KnownShape(_scratch_shape(policy), "the recipe")
     if not isinstance(policy, PretrainedPolicy):
         return None
     folder = Path(policy.model).expanduser()
     local = folder if folder.is_absolute() else workspace.root / folder
-    file = local / "config.json" if local.is_dir() else _cached(policy)
+    file = local / "config.json" if local.is_dir() else _cached_config(policy)
     if file is not None and file.is_file():
-        shape = ModelShape.of_config(json.loads(file.read_text(encoding="utf-8")))
+        shape = ModelShape.from_config(json.loads(file.read_text(encoding="utf-8")))
         if shape is not None:
             return KnownShape(shape, "its config.json")
-    own = workspace.config / MODELS
-    known = load(Models, own if own.is_file() else resources() / "config" / MODELS).models
+    own = workspace.config / MODELS_FILE
+    known = load(ModelShapes, own if own.is_file() else resources() / "config" / MODELS_FILE).models
     by_name = {name.rpartition("/")[2].lower(): shape for name, shape in known.items()}
     named = known.get(policy.model) or by_name.get(folder.name.lower())
     # A package's files are installed; otherwise the requirements list the package before anything is spent.
     fetched = local.is_dir() or policy.package is not None
-    return KnownShape(named, f"config/{MODELS}", fetched=fetched) if named else None
+    return KnownShape(named, f"config/{MODELS_FILE}", is_local=fetched) if named else None
 
 
-def _scratch(policy: ScratchPolicy) -> ModelShape:
-    """The shape of `ops.training.cold_start.supervised.scratch_model`; its actual vocabulary may be smaller."""
+def _scratch_shape(policy: ScratchPolicy) -> ModelShape:
+    """The shape of `ops.training.cold_start.supervised.build_scratch_model`; its actual vocabulary may be smaller."""
     return ModelShape(
         hidden=policy.hidden,
         intermediate=3 * policy.hidden,
@@ -151,7 +151,7 @@ def _scratch(policy: ScratchPolicy) -> ModelShape:
     )
 
 
-def _cached(policy: PretrainedPolicy) -> Path | None:
+def _cached_config(policy: PretrainedPolicy) -> Path | None:
     """The model's `config.json` in the hub's local cache."""
     from huggingface_hub import try_to_load_from_cache
 

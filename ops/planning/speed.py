@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ops.config import VLLM, Grpo, GrpoStage, Setup
 from ops.planning.estimate import Range
-from ops.planning.forecast import last_run
-from ops.planning.lengths import USUAL_COMPLETION, Lengths
+from ops.planning.forecast import find_last_run
+from ops.planning.lengths import EXPECTED_COMPLETION_SHARE, TokenLengths
 from ops.planning.machine import Machine
 from ops.planning.shape import ModelShape
 
@@ -16,41 +16,41 @@ PEAK_TFLOPS = {"H100": 989.0, "H200": 989.0, "GH200": 989.0, "B200": 2250.0, "A1
 """Dense bfloat16 TFLOPS stated by the manufacturer; a GPU not listed here counts as an H100."""
 UTILISATION = Range(0.40, 0.25, 0.10)
 """Assumed share of the peak that training reaches."""
-WRITTEN = {True: Range(6000.0, 2500.0, 800.0), False: Range(800.0, 300.0, 100.0)}
+GPU_TOKENS_PER_SECOND = {True: Range(6000.0, 2500.0, 800.0), False: Range(800.0, 300.0, 100.0)}
 """Tokens per second that a GPU generates with a model of 7.6 billion parameters: with vLLM (True) or transformers."""
-OF_PARAMETERS = 7.6e9
+GPU_REFERENCE_PARAMETERS = 7.6e9
 CPU_GFLOPS = {True: Range(200.0, 150.0, 40.0), False: Range(80.0, 60.0, 30.0)}
 """GFLOPS of a core in training, by whether it computes in bfloat16.
 
 The first value of a range is the fastest, since ranges are ordered by time. It was measured with a model of 0.1 billion
 parameters on one core with AMX; the last value is assumed for a core without AMX.
 """
-CPU_WRITTEN = Range(400.0, 250.0, 60.0)
+CPU_TOKENS_PER_SECOND = Range(400.0, 250.0, 60.0)
 """Tokens per second that the same core generates with the same model in bfloat16, for dozens of parallel workflows."""
-OF_SMALL_PARAMETERS = 1.35e8
-SMALL, LARGE = 50_000_000, 500_000_000
-"""Parameter limits for CPUs. Below `SMALL`, matrix multiplication does not dominate a step, so no time is forecast.
-From `LARGE` on, a policy is not trained on CPUs."""
-COMPLETION = Range(0.15, USUAL_COMPLETION, 1.0)
+CPU_REFERENCE_PARAMETERS = 1.35e8
+MIN_FORECAST_PARAMETERS, MIN_GPU_PARAMETERS = 50_000_000, 500_000_000
+"""Parameter limits for CPUs. Below `MIN_FORECAST_PARAMETERS`, matrix multiplication does not dominate a step, so no
+time is forecast. From `MIN_GPU_PARAMETERS` on, a policy is not trained on CPUs."""
+COMPLETION_SHARE = Range(0.15, EXPECTED_COMPLETION_SHARE, 1.0)
 """Share of `max_completion_tokens` that a completion takes."""
 
 
-def training_s(
-    setup: Setup, shape: ModelShape, known: Lengths, machine: Machine, stage: GrpoStage | None = None
+def estimate_training_s(
+    setup: Setup, shape: ModelShape, lengths: TokenLengths, machine: Machine, stage: GrpoStage | None = None
 ) -> Range | None:
     """Seconds of all steps of GRPO or of a later `stage` of first rounds; None: unknown.
 
     They follow from operation counts, or for GRPO from the last run of such a policy.
     """
     grpo = setup.recipe.grpo if stage is None else stage.grpo(setup.recipe.grpo)
-    if stage is None and (last := last_run(setup)) is not None:
-        return Range.of(last.policy_s)
+    if stage is None and (last := find_last_run(setup)) is not None:
+        return Range.exactly(last.policy_s)
     # On CPUs a group is packed into one sequence, so its prompt is processed once (`ops.training.step.packing`).
     shared = 1 if machine.gpus else grpo.rollouts_per_question
-    return _by_arithmetic(setup, grpo, shape, machine, known.prompt / shared)
+    return _from_operation_counts(setup, grpo, shape, machine, lengths.prompt / shared)
 
 
-def rounds_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:
+def estimate_rounds_s(setup: Setup, shape: ModelShape, lengths: TokenLengths, machine: Machine) -> Range | None:
     """Seconds of training in rounds, from operation counts; None: unknown, or the recipe has no such stage.
 
     Half of the rollouts have longer prompts, which they do not share.
@@ -59,49 +59,51 @@ def rounds_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) 
     if recipe.recursive is None:
         return None
     grpo = recipe.recursive.grpo(recipe.grpo)
-    first = known.prompt / (2 if machine.gpus else grpo.rollouts_per_question)
-    return _by_arithmetic(setup, grpo, shape, machine, first + known.round_prompt / 2)
+    first = lengths.prompt / (2 if machine.gpus else grpo.rollouts_per_question)
+    return _from_operation_counts(setup, grpo, shape, machine, first + lengths.round_prompt / 2)
 
 
-def _by_arithmetic(setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine, prompt: float) -> Range | None:
+def _from_operation_counts(
+    setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine, prompt: float
+) -> Range | None:
     """Seconds of training from operation counts. `prompt`: prompt tokens per rollout that an update processes."""
-    if _unpredictable(shape, machine):
+    if _is_unpredictable(shape, machine):
         return None
-    rollouts, said = grpo.steps * grpo.rollouts_per_step, COMPLETION.times(grpo.max_completion_tokens)
-    read, written = said.plus(Range.of(prompt)).times(rollouts), said.times(rollouts)
+    rollouts, said = grpo.steps * grpo.rollouts_per_step, COMPLETION_SHARE.times(grpo.max_completion_tokens)
+    read, written = said.plus(Range.exactly(prompt)).times(rollouts), said.times(rollouts)
     if not machine.gpus:
-        updates = _over(read.times(6 * shape.parameters), _cpu_speed(setup, machine))
-        return updates.plus(_cpu_writing(written, shape, machine))
+        updates = _divide(read.times(6 * shape.parameters), _cpu_speed(setup, machine))
+        return updates.plus(_cpu_writing_s(written, shape, machine))
     gpus = min(grpo.processes, len(machine.gpus))
     operations = read.times((8 if grpo.gradient_checkpointing else 6) * shape.parameters)
-    speed = UTILISATION.times(gpus * 1e12 * min(_peak(gpu.name) for gpu in machine.gpus))
-    return _over(operations, speed).plus(_writing(written, shape, grpo.vllm, gpus))
+    speed = UTILISATION.times(gpus * 1e12 * min(_peak_tflops(gpu.name) for gpu in machine.gpus))
+    return _divide(operations, speed).plus(_gpu_writing_s(written, shape, grpo.vllm, gpus))
 
 
-def cold_start_tokens(setup: Setup, known: Lengths) -> Range | None:
+def count_cold_start_tokens(setup: Setup, lengths: TokenLengths) -> Range | None:
     """Tokens of all SFT examples, including prompts; None without a cold start."""
     cold_start = setup.recipe.cold_start
     if cold_start is None:
         return None
-    said = COMPLETION.times(setup.recipe.grpo.max_completion_tokens)
+    said = COMPLETION_SHARE.times(setup.recipe.grpo.max_completion_tokens)
     again = cold_start.recursive_share
-    prompt = (1 - again) * known.prompt + again * known.round_prompt
-    return said.plus(Range.of(prompt)).times(cold_start.steps * cold_start.batch)
+    prompt = (1 - again) * lengths.prompt + again * lengths.round_prompt
+    return said.plus(Range.exactly(prompt)).times(cold_start.steps * cold_start.batch)
 
 
-def cold_start_s(setup: Setup, shape: ModelShape, known: Lengths, machine: Machine) -> Range | None:
+def estimate_cold_start_s(setup: Setup, shape: ModelShape, lengths: TokenLengths, machine: Machine) -> Range | None:
     """Seconds of supervised training on the SFT examples, on one GPU or this machine's CPUs; None: unknown."""
-    tokens = cold_start_tokens(setup, known)
-    if tokens is None or _unpredictable(shape, machine):
+    tokens = count_cold_start_tokens(setup, lengths)
+    if tokens is None or _is_unpredictable(shape, machine):
         return None
     passes = 8 if setup.recipe.grpo.gradient_checkpointing else 6
     operations = tokens.times(passes * shape.parameters)
     if not machine.gpus:
-        return _over(operations, _cpu_speed(setup, machine))
-    return _over(operations, UTILISATION.times(1e12 * min(_peak(gpu.name) for gpu in machine.gpus)))
+        return _divide(operations, _cpu_speed(setup, machine))
+    return _divide(operations, UTILISATION.times(1e12 * min(_peak_tflops(gpu.name) for gpu in machine.gpus)))
 
 
-def evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: Range) -> Range | None:
+def estimate_evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: Range) -> Range | None:
     """Seconds to generate these workflows; None: unknown.
 
     The vLLM server that Podium starts uses all GPUs; transformers uses one, and a server elsewhere is assumed to have
@@ -109,17 +111,17 @@ def evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: R
     """
     recipe = setup.recipe
     writer, gpus = recipe.evaluation.writer, len(machine.gpus)
-    said = COMPLETION.times(recipe.grpo.max_completion_tokens)
+    said = COMPLETION_SHARE.times(recipe.grpo.max_completion_tokens)
     tokens = said.times(workflows)
     if writer == VLLM and gpus:
-        return _writing(tokens, shape, True, gpus)
+        return _gpu_writing_s(tokens, shape, True, gpus)
     if gpus or recipe.evaluation.server is not None:
-        return _writing(tokens, shape, recipe.evaluation.server is not None, 1)
-    return None if _unpredictable(shape, machine) else _cpu_writing(tokens, shape, machine)
+        return _gpu_writing_s(tokens, shape, recipe.evaluation.server is not None, 1)
+    return None if _is_unpredictable(shape, machine) else _cpu_writing_s(tokens, shape, machine)
 
 
-def _unpredictable(shape: ModelShape, machine: Machine) -> bool:
-    return not machine.gpus and not SMALL <= shape.parameters < LARGE
+def _is_unpredictable(shape: ModelShape, machine: Machine) -> bool:
+    return not machine.gpus and not MIN_FORECAST_PARAMETERS <= shape.parameters < MIN_GPU_PARAMETERS
 
 
 def _cpu_speed(setup: Setup, machine: Machine) -> Range:
@@ -127,17 +129,17 @@ def _cpu_speed(setup: Setup, machine: Machine) -> Range:
     return CPU_GFLOPS[half].times(1e9 * machine.cores)
 
 
-def _cpu_writing(tokens: Range, shape: ModelShape, machine: Machine) -> Range:
-    return _over(tokens, CPU_WRITTEN.times(machine.cores * OF_SMALL_PARAMETERS / shape.parameters))
+def _cpu_writing_s(tokens: Range, shape: ModelShape, machine: Machine) -> Range:
+    return _divide(tokens, CPU_TOKENS_PER_SECOND.times(machine.cores * CPU_REFERENCE_PARAMETERS / shape.parameters))
 
 
-def _writing(tokens: Range, shape: ModelShape, vllm: bool, gpus: int) -> Range:
-    return _over(tokens, WRITTEN[vllm].times(gpus * OF_PARAMETERS / shape.parameters))
+def _gpu_writing_s(tokens: Range, shape: ModelShape, vllm: bool, gpus: int) -> Range:
+    return _divide(tokens, GPU_TOKENS_PER_SECOND[vllm].times(gpus * GPU_REFERENCE_PARAMETERS / shape.parameters))
 
 
-def _over(work: Range, speed: Range) -> Range:
+def _divide(work: Range, speed: Range) -> Range:
     return Range(*(amount / rate for amount, rate in zip(work, speed, strict=True)))
 
 
-def _peak(name: str) -> float:
+def _peak_tflops(name: str) -> float:
     return next((peak for known, peak in PEAK_TFLOPS.items() if known in name), PEAK_TFLOPS["H100"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ops.benchmarks.graded import GRADER_KEY
 from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions
-from ops.conductor.policy import CARD
+from ops.conductor.policy import CARD_FILE
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
 from ops.core.once import OtherInputs, check_made
@@ -20,26 +20,26 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses
 from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file, scores_key
 from ops.evaluation.stored_baselines import list_baseline_stores
-from ops.planning.estimate import Measured, cached, precache_asks
+from ops.planning.estimate import MeasuredUsage, find_cached_calls, plan_precache_calls
 from ops.spending.ledger import Ledger, open_ledger
 from ops.spending.ledger_store import LEDGER_URL
 from ops.store import CACHE_URL, ResponseCache, open_cache
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
+from ops.training.run.checkpoints import CHECKPOINTS, find_last_checkpoint
 from ops.training.run.training_run import RunResult, read_curve, run_key
 
-LOOKED_UP = 400
+MAX_LOOKUPS = 400
 """Maximum number of cache lookups per worker and benchmark; evenly spaced problems represent larger benchmarks."""
-Cells = Mapping[tuple[str, str], float]
+SharesByWorker = Mapping[tuple[str, str], float]
 """(worker, benchmark) → share of calls still to make."""
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingShares:
     """Shares, in [0, 1], of a run's calls that remain to be paid for; 1 for every missing entry."""
 
-    precaching: Cells = field(default_factory=dict)
-    alone: Cells = field(default_factory=dict)
+    precaching: SharesByWorker = field(default_factory=dict)
+    solo: SharesByWorker = field(default_factory=dict)
     cold_start: float = 1.0
     training: float = 1.0
     adaptive: float = 1.0
@@ -50,50 +50,50 @@ class Left:
     """Benchmark → share, averaged over the scored policies."""
 
 
-def left(setup: Setup, shortlist: Sequence[Problem]) -> Left:
+def compute_remaining(setup: Setup, shortlist: Sequence[Problem]) -> RemainingShares:
     """Compute the remaining shares of the recipe's run from the stored cache, policies, training runs and scores.
 
     `shortlist`: the recipe's stored candidates; if it is empty, everything counts as remaining.
     """
     if not shortlist:
-        return Left()
-    questions = _questions(setup)
-    with _cache(setup) as cache:
-        precaching = _of_candidates(setup, shortlist, cache)
-        alone = _alone(setup, questions, cache)
-    base = _base_policy(setup)
+        return RemainingShares()
+    questions = _read_questions(setup)
+    with _open_existing_cache(setup) as cache:
+        precaching = _remaining_precaching(setup, shortlist, cache)
+        alone = _remaining_solo(setup, questions, cache)
+    base = _find_base_policy(setup)
     if base is None:
-        return Left(precaching=precaching, alone=alone, baselines=_baselines(setup, questions))
+        return RemainingShares(precaching=precaching, solo=alone, baselines=_remaining_baselines(setup, questions))
     recipe, shares, policy = setup.recipe, {"training": 1.0, "adaptive": 1.0, "recursive": 1.0}, base
     stages: list[tuple[str, Adaptive | None, Recursive | None]] = [("training", None, None)] * recipe.trains
     stages += [("adaptive", recipe.adaptive, None)] * (recipe.adaptive is not None)
     stages += [("recursive", None, recipe.recursive)] * (recipe.recursive is not None)
     for name, adaptive, recursive in stages:
         run = setup.workspace.runs / run_key(setup, policy, adaptive, recursive)
-        shares[name] = share_of_run(run, (adaptive or recursive or recipe.grpo).steps or recipe.grpo.steps)
+        shares[name] = remaining_share_of_run(run, (adaptive or recursive or recipe.grpo).steps or recipe.grpo.steps)
         policy = run / "policy"
-    return Left(
+    return RemainingShares(
         precaching=precaching,
-        alone=alone,
+        solo=alone,
         cold_start=0.0,
-        baselines=_baselines(setup, questions),
-        evaluation=_evaluation(setup, questions, base, policy),
+        baselines=_remaining_baselines(setup, questions),
+        evaluation=_remaining_evaluation(setup, questions, base, policy),
         **shares,
     )
 
 
-def stored_measurements(setup: Setup) -> tuple[list[ResponseRow], Measured]:
+def read_measurements(setup: Setup) -> tuple[list[ResponseRow], MeasuredUsage]:
     """The precached responses, and the measured tokens and latencies of these responses and of the ledger's calls."""
     try:
         rows = load_responses(setup.workspace.data / "responses")
     except DataError:  # precaching reports unreadable tables and makes them again
         rows = []
-    with ledger_of(setup) as ledger:
-        return rows, Measured.of(rows, ledger)
+    with open_existing_ledger(setup) as ledger:
+        return rows, MeasuredUsage.from_rows(rows, ledger)
 
 
 @contextmanager
-def ledger_of(setup: Setup) -> Iterator[Ledger | None]:
+def open_existing_ledger(setup: Setup) -> Iterator[Ledger | None]:
     """Open the ledger if it exists; a plan does not create it."""
     if not (setup.workspace.ledger.is_file() or os.environ.get(LEDGER_URL)):
         yield None
@@ -102,18 +102,18 @@ def ledger_of(setup: Setup) -> Iterator[Ledger | None]:
         yield ledger
 
 
-def share_of_run(folder: Path, steps: int) -> float:
+def remaining_share_of_run(folder: Path, steps: int) -> float:
     """Share (0-1) of a training run's steps that remain."""
     try:
         if RunResult.read(folder) is not None:
             return 0.0
         curve = read_curve(folder)
     except DataError:  # the training makes what is damaged again, from its last checkpoint
-        return 0.0 if last_checkpoint(folder / CHECKPOINTS) else 1.0
+        return 0.0 if find_last_checkpoint(folder / CHECKPOINTS) else 1.0
     return max(0.0, 1 - curve[-1]["step"] / steps) if curve else 1.0
 
 
-def unscored(
+def find_unscored(
     setup: Setup,
     policy: Path,
     name: str = CONDUCTOR,
@@ -132,7 +132,7 @@ def unscored(
         benchmark
         for benchmark, own in asked.items()
         if own
-        and not _holds(
+        and not _has_scores(
             score_file(setup.workspace, name, policy, benchmark),
             scores_key(setup.asked_on(benchmark), policy, own),
             any_grader=any_grader,
@@ -140,7 +140,7 @@ def unscored(
     ]
 
 
-def _holds(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> bool:
+def _has_scores(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> bool:
     try:
         check_made(file, dict(key), "")
     except OtherInputs as error:
@@ -150,23 +150,23 @@ def _holds(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> b
     return True
 
 
-def _questions(setup: Setup) -> dict[str, list[Problem]]:
+def _read_questions(setup: Setup) -> dict[str, list[Problem]]:
     try:
         return read_evaluation_questions(setup.workspace, setup.recipe)
     except DataError:  # not all benchmarks are materialized
         return {}
 
 
-def _base_policy(setup: Setup) -> Path | None:
+def _find_base_policy(setup: Setup) -> Path | None:
     try:
         folder = base_policy_folder(setup)
     except DataError:  # there is no mix, or there are no worker cards, yet
         return None
-    return folder if (folder / CARD).is_file() else None
+    return folder if (folder / CARD_FILE).is_file() else None
 
 
 @contextmanager
-def _cache(setup: Setup) -> Iterator[ResponseCache | None]:
+def _open_existing_cache(setup: Setup) -> Iterator[ResponseCache | None]:
     """Open the response cache if it exists; a plan does not create it."""
     if not (setup.workspace.cache.is_dir() or os.environ.get(CACHE_URL)):
         yield None
@@ -175,7 +175,7 @@ def _cache(setup: Setup) -> Iterator[ResponseCache | None]:
         yield cache
 
 
-def _of_candidates(setup: Setup, shortlist: Sequence[Problem], cache: ResponseCache | None) -> Cells:
+def _remaining_precaching(setup: Setup, shortlist: Sequence[Problem], cache: ResponseCache | None) -> SharesByWorker:
     """(worker, benchmark) → share of precaching's calls that are not cached.
 
     A stored shortlist with fewer problems of a domain than the mix has places is another recipe's: the rest is still
@@ -189,11 +189,11 @@ def _of_candidates(setup: Setup, shortlist: Sequence[Problem], cache: ResponseCa
     }
     return {
         (worker, name): 1 - (1 - share) * known[asked[name][0].domain]
-        for (worker, name), share in _uncached(setup, asked, setup.pool.names, cache).items()
+        for (worker, name), share in _uncached_shares(setup, asked, setup.pool.names, cache).items()
     }
 
 
-def _uncached(
+def _uncached_shares(
     setup: Setup,
     problems: Mapping[str, Sequence[Problem]],
     workers: Iterable[str],
@@ -207,15 +207,17 @@ def _uncached(
     made: dict[tuple[str, str], float] = {}
     for benchmark, own in problems.items():
         chosen = [setup.pool.worker(name) for name in names]
-        step = math.ceil(len(own) * each / LOOKED_UP)
-        asks = list(precache_asks(own[:: max(1, step)], chosen, each))
+        step = math.ceil(len(own) * each / MAX_LOOKUPS)
+        asks = list(plan_precache_calls(own[:: max(1, step)], chosen, each))
         asked = Counter(ask.worker.name for ask in asks)
-        held = Counter(ask.worker.name for ask, stored in zip(asks, cached(asks, cache), strict=True) if stored)
+        held = Counter(
+            ask.worker.name for ask, stored in zip(asks, find_cached_calls(asks, cache), strict=True) if stored
+        )
         made |= {(name, benchmark): 1 - held[name] / count for name, count in asked.items()}
     return made
 
 
-def _alone(
+def _remaining_solo(
     setup: Setup, questions: Mapping[str, Sequence[Problem]], cache: ResponseCache | None
 ) -> dict[tuple[str, str], float]:
     made: dict[tuple[str, str], float] = {}
@@ -226,23 +228,25 @@ def _alone(
         return made
     for benchmark, own in questions.items():
         asked = setup.asked_on(benchmark)
-        made |= _uncached(asked, {benchmark: own}, workers, cache, asked.recipe.evaluation.repeats)
+        made |= _uncached_shares(asked, {benchmark: own}, workers, cache, asked.recipe.evaluation.repeats)
     return made
 
 
-def _baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
+def _remaining_baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
     try:
         there = list_baseline_stores(setup)
     except DataError:  # there is no training mix yet
         return {}
     return {
-        (store.entry.name, benchmark): 0.0 if _holds(store.file(benchmark), store.key(benchmark, own)) else 1.0
+        (store.entry.name, benchmark): 0.0 if _has_scores(store.file(benchmark), store.key(benchmark, own)) else 1.0
         for store in there
         for benchmark, own in questions.items()
     }
 
 
-def _evaluation(setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path) -> dict[str, float]:
+def _remaining_evaluation(
+    setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path
+) -> dict[str, float]:
     policies = [(CONDUCTOR, last), *([(COLD_START, base)] if setup.recipe.cold_start is not None else [])]
-    missing = [unscored(setup, policy, name, questions, any_grader=True) for name, policy in policies]
+    missing = [find_unscored(setup, policy, name, questions, any_grader=True) for name, policy in policies]
     return {benchmark: sum(benchmark in each for each in missing) / len(policies) for benchmark in questions}

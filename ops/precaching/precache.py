@@ -29,10 +29,10 @@ def build_solo_messages(problem: Problem) -> list[Message]:
     It is identical to that of a workflow with one step, so that both share cached responses.
     """
     from ops.grading import worker_prompt
-    from ops.workflow.controls import plain
-    from ops.workflow.grammar import SOLVE
+    from ops.workflow.controls import escape_control_tokens
+    from ops.workflow.grammar import SOLVE_SUBTASK
 
-    return [{"role": "user", "content": plain(f"{worker_prompt(problem)}\n\nSubtask: {SOLVE}")}]
+    return [{"role": "user", "content": escape_control_tokens(f"{worker_prompt(problem)}\n\nSubtask: {SOLVE_SUBTASK}")}]
 
 
 async def precache_worker(
@@ -82,7 +82,7 @@ async def answer_problem(problem: Problem, worker: Worker, client: Client, sampl
     The row has status "unreachable" or "refused" if there is no answer. Raises the client's `OverBudget` and
     `ConfigError`.
     """
-    from ops.workflow.judging import graded
+    from ops.workflow.judging import grade_answers
 
     row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
     try:
@@ -91,7 +91,7 @@ async def answer_problem(problem: Problem, worker: Worker, client: Client, sampl
         return replace(row, status="unreachable")
     except WorkerRefused:
         return replace(row, status="refused")
-    [verdict] = await graded([problem], [response.text], client)
+    [verdict] = await grade_answers([problem], [response.text], client)
     if verdict is None or verdict.unscorable:
         return replace(row, status="unreachable")
     return replace(

@@ -22,7 +22,7 @@ from ops.core.workspace import Workspace
 from ops.grading.graders.judge import UNREADABLE_REPLY
 from ops.grading.version import grader_version
 from ops.workers.scheduling import Client
-from ops.workflow.judging import graded
+from ops.workflow.judging import grade_answers
 
 CONFIDENCE = 0.95
 """The confidence level of the intervals."""
@@ -139,7 +139,7 @@ def measure_agreement(
 
     An answer for which the judge could not be reached is left out. Raises the client's errors.
     """
-    grades = run_async(graded([each.problem for each in answers], [each.answer for each in answers], client))
+    grades = run_async(grade_answers([each.problem for each in answers], [each.answer for each in answers], client))
     pairs = [(each, grade) for each, grade in zip(answers, grades, strict=True) if grade and not grade.unscorable]
     right, wrong = (
         _count_agreed([grade.correct == label for each, grade in pairs if each.is_right == label])

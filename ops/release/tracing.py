@@ -18,8 +18,8 @@ from ops.benchmarks.registry import is_confidential
 from ops.core.errors import first_line
 from ops.core.installation import need_mlflow
 from ops.core.response import Response
-from ops.workflow.execution import messages_of
-from ops.workflow.trace import StepTrace, Trace, WorkflowTrace
+from ops.workflow.execution import rebuild_messages
+from ops.workflow.trace import QuestionTrace, StepTrace, WorkflowTrace
 
 if TYPE_CHECKING:
     from mlflow.entities import LiveSpan, Span
@@ -163,14 +163,14 @@ def of_answer(answer: Answer, ended: float) -> SpanTree:
     return SpanTree("conductor", "AGENT", answer.began, ended, ok=answer.text is not None, below=_below(answer, True))
 
 
-def of_execution(run: Trace, name: str, *, texts: bool = True) -> SpanTree:
+def of_execution(run: QuestionTrace, name: str, *, texts: bool = True) -> SpanTree:
     """Build the tree of one question's execution.
 
     Without `texts` (a confidential benchmark) it has no question, subtask, response or error text. Steps that were not
     run are spans of length 0, so that the tree shows the whole workflow. Rounds are separate spans if the Conductor was
     allowed several.
     """
-    began, ended = _times(run.traces)
+    began, ended = _times(run.executions)
     below = [
         SpanTree(
             f"round {number}",
@@ -181,7 +181,7 @@ def of_execution(run: Trace, name: str, *, texts: bool = True) -> SpanTree:
             attributes=_workflow_totals(each),
             below=_steps(each, texts),
         )
-        for number, each in enumerate(run.traces, start=1)
+        for number, each in enumerate(run.executions, start=1)
     ]
     return SpanTree(
         name,
@@ -189,10 +189,10 @@ def of_execution(run: Trace, name: str, *, texts: bool = True) -> SpanTree:
         began,
         ended,
         ok=run.answer is not None,
-        inputs={"question": run.traces[0].question} if texts and run.traces else None,
+        inputs={"question": run.executions[0].question} if texts and run.executions else None,
         outputs=_answer(run, texts),
         attributes=_totals(run),
-        below=below if run.stop else [span for each in below for span in each.below],
+        below=below if run.stop_reason else [span for each in below for span in each.below],
     )
 
 
@@ -233,17 +233,17 @@ def _step(trace: WorkflowTrace, step: StepTrace, texts: bool) -> SpanTree:
     return SpanTree(
         f"{step.index + 1} · {step.worker}" + ("" if is_call else f" ({step.status.replace('_', ' ')})"),
         "CHAT_MODEL" if is_call else "TASK",
-        trace.began + step.started_s,
-        trace.began + step.ended_s,
+        trace.started_at + step.started_s,
+        trace.started_at + step.ended_s,
         ok=step.status in ("ok", "pruned"),
-        inputs={"messages": messages_of(trace, step.index)} if texts and is_call else None,
+        inputs={"messages": rebuild_messages(trace, step.index)} if texts and is_call else None,
         outputs=_said(step.response.text) if texts and step.status == "ok" else None,
         attributes=_attributes(step, texts),
     )
 
 
 def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
-    attributes: dict[str, Any] = step.as_object(texts=texts) | {"step": step.index + 1}
+    attributes: dict[str, Any] = step.to_dict(include_texts=texts) | {"step": step.index + 1}
     for name in ("response", "index"):
         attributes.pop(name, None)
     if step.is_paid:
@@ -256,10 +256,10 @@ def _price(worker: str, response: Response) -> dict[str, Any]:
     return {_COST: {"total_cost": response.cost_usd}, _MODEL: worker}
 
 
-def _totals(run: Trace) -> dict[str, Any]:
-    if not run.stop:
-        return _workflow_totals(run.traces[0])
-    return _shared_totals(run) | {"stop": run.stop, "rounds": len(run.rounds)}
+def _totals(run: QuestionTrace) -> dict[str, Any]:
+    if not run.stop_reason:
+        return _workflow_totals(run.executions[0])
+    return _shared_totals(run) | {"stop": run.stop_reason, "rounds": len(run.rounds)}
 
 
 def _workflow_totals(run: WorkflowTrace) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def _workflow_totals(run: WorkflowTrace) -> dict[str, Any]:
     }
 
 
-def _shared_totals(run: Trace | WorkflowTrace) -> dict[str, Any]:
+def _shared_totals(run: QuestionTrace | WorkflowTrace) -> dict[str, Any]:
     return {"calls": run.calls, "tokens": run.tokens, "cost_usd": run.cost_usd, "critical_path_s": run.latency_s}
 
 
@@ -287,14 +287,14 @@ def _said(text: str) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
-def _answer(run: WorkflowTrace | Trace, texts: bool) -> dict[str, str] | None:
+def _answer(run: WorkflowTrace | QuestionTrace, texts: bool) -> dict[str, str] | None:
     return {"answer": run.answer} if texts and run.answer is not None else None
 
 
 def _times(traces: Sequence[WorkflowTrace]) -> tuple[float, float]:
     if not traces:
         return 0.0, 0.0
-    return traces[0].began, max(trace.began + trace.wall_s for trace in traces)
+    return traces[0].started_at, max(trace.started_at + trace.wall_s for trace in traces)
 
 
 # ── a sample of an evaluation ────────────────────────────────────────────────
@@ -305,13 +305,13 @@ class TraceSample:
 
     def __init__(self, each: int) -> None:
         self._each = each
-        self._kept: list[tuple[OutcomeRow, Trace]] = []
+        self._kept: list[tuple[OutcomeRow, QuestionTrace]] = []
         self._seen: Counter[str] = Counter()
 
-    def take(self, rows: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
+    def take(self, rows: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
         """Receive an execution from `evaluate`."""
         for row, trace in zip(rows, traces, strict=True):
-            if trace.traces and self._seen[row.benchmark] < self._each:
+            if trace.executions and self._seen[row.benchmark] < self._each:
                 self._seen[row.benchmark] += 1
                 self._kept.append((row, trace))
 

@@ -20,7 +20,7 @@ from ops.results.statistics import MeanEstimate, accuracy_of, mean_of
 from ops.results.summary import AnswerCost, Summary, summarize, worker_counts
 from ops.results.table import Rows
 from ops.spending.books import usd
-from ops.workflow.strategy import SHAPES, Diversity, diversity
+from ops.workflow.strategy import SHAPES, Diversity, measure_diversity
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -216,8 +216,8 @@ def tables(board: Leaderboard) -> dict[str, Columns]:
     properties of workflows, strategies.
 
     `strategies` has the share of each shape among well-formed workflows, per system and, for the first system, per
-    benchmark. Its column `patterns` counts distinct patterns (workers and access, without wording), and `diversity` is
-    their entropy in bits. Systems without workflows are left out of it.
+    benchmark. Its column `patterns` counts distinct patterns (workers and access, without wording), and
+    `measure_diversity` is their entropy in bits. Systems without workflows are left out of it.
     """
     systems = list(board.systems)
     lines = _lines(board)
@@ -263,7 +263,7 @@ def _strategy(scores: list[Summary]) -> tuple[Counter[str], Diversity] | None:
     for summary in scores:
         shapes.update(summary.shapes)
         patterns.update(summary.patterns)
-    return (shapes, diversity(patterns.elements())) if shapes else None
+    return (shapes, measure_diversity(patterns.elements())) if shapes else None
 
 
 def _habits(scores: list[Summary]) -> list[str | int | float]:
@@ -299,7 +299,7 @@ def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int 
 def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> Layers:
     """Chart the shares of shapes among well-formed workflows and the patterns' entropy by training step.
 
-    `rows` are the lines of a training curve with `step`, `shape/NAME`, `patterns` and `diversity` (bits).
+    `rows` are the lines of a training curve with `step`, `shape/NAME`, `patterns` and `measure_diversity` (bits).
     """
     totals = [sum(row.get(f"shape/{name}", 0.0) for name in SHAPES) or 1.0 for row in rows]
     layers = {

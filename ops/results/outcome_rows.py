@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.core.problem import Grade, Problem, problem_key
 from ops.core.usage import Usage
-from ops.workflow.strategy import pattern, shape
-from ops.workflow.trace import UNSCORABLE, Trace, WorkflowTrace
+from ops.workflow.strategy import classify_shape, workflow_pattern
+from ops.workflow.trace import UNSCORABLE_STATUSES, QuestionTrace, WorkflowTrace
 
 if TYPE_CHECKING:
     from ops.conductor.rollout import Outcome
@@ -40,7 +40,7 @@ class CallUsage:
 class Played(NamedTuple):
     """The execution of one system on one question."""
 
-    branches: tuple[Trace, ...]
+    branches: tuple[QuestionTrace, ...]
     """The traces of the question's workflows; a Conductor has one unless its workflows vote."""
     chosen: int = 0
     """The index of the branch whose answer is graded."""
@@ -50,7 +50,7 @@ class Played(NamedTuple):
     """The number of branches that ran side by side, wave after wave; empty: all at once."""
 
     @property
-    def counts(self) -> Trace:
+    def counts(self) -> QuestionTrace:
         """The trace whose answer is graded."""
         return self.branches[self.chosen]
 
@@ -67,10 +67,10 @@ class OutcomeRow:
     """One system's answer to one question at one repeat, with its grade and cost.
 
     `status` is the trace's status (`ops.workflow.trace.TraceStatus`) or `NO_WORKFLOW`. `steps` is the number of steps
-    of the workflow; `workers` are the names of the workers that ran, in the order of the steps; `shape` and `pattern`
-    are the classifications of `ops.workflow.strategy`. `tokens` are the prompt and completion tokens of all workers;
-    `latency_s` is the workflow's critical path in seconds. `unscorable` is true if a worker could not be reached:
-    correctness is then unknown, and every mean leaves the row out.
+    of the workflow; `workers` are the names of the workers that ran, in the order of the steps; `classify_shape` and
+    `workflow_pattern` are the classifications of `ops.workflow.strategy`. `tokens` are the prompt and completion tokens
+    of all workers; `latency_s` is the workflow's critical path in seconds. `unscorable` is true if a worker could not
+    be reached: correctness is then unknown, and every mean leaves the row out.
     """
 
     benchmark: str
@@ -97,7 +97,7 @@ class OutcomeRow:
     rounds: int = 1
     """The number of completions that a recursive Conductor wrote; otherwise 1."""
     stop: str = ""
-    """Why the rounds ended (`ops.workflow.trace.Stop`); empty for a Conductor without rounds."""
+    """Why the rounds ended (`ops.workflow.trace.StopReason`); empty for a Conductor without rounds."""
     grading_usd: float = 0.0
     """What the judge of the answer cost; not part of `cost_usd`, which is the price of the answer."""
     trace: str = ""
@@ -115,9 +115,11 @@ class OutcomeRow:
         counts = played.counts
         writing = played.writings[played.chosen] if played.writings else None
         first, workflow = counts.rounds[0].parsed, counts.workflow
-        executions = [trace for branch in played.branches for trace in branch.traces]
+        executions = [trace for branch in played.branches for trace in branch.executions]
         paid = [*executions, *played.writings]
-        unscorable = any(trace.status in UNSCORABLE for trace in paid) or (grade is not None and grade.unscorable)
+        unscorable = any(trace.status in UNSCORABLE_STATUSES for trace in paid) or (
+            grade is not None and grade.unscorable
+        )
         unwritten = NO_WORKFLOW if writing is None or writing.status == "answered" else writing.status
         return cls(
             benchmark=problem.benchmark,
@@ -127,7 +129,7 @@ class OutcomeRow:
             correct=int(grade is not None and grade.correct and not unscorable),
             format_ok=first.workflow is not None,
             failure=str(first.failure or ""),
-            status=counts.status if counts.traces else unwritten,
+            status=counts.status if counts.executions else unwritten,
             steps=sum(len(trace.workflow.steps) for trace in executions),
             workers=tuple(step.worker for trace in executions for step in trace.steps if step.is_paid),
             tokens=sum(trace.tokens for trace in paid),
@@ -136,13 +138,13 @@ class OutcomeRow:
             completion="\n\n".join(round_.text for round_ in counts.rounds),
             answer=counts.answer or "",
             unscorable=unscorable,
-            shape=shape(workflow) if workflow else "",
-            pattern=pattern(workflow) if workflow else "",
+            shape=classify_shape(workflow) if workflow else "",
+            pattern=workflow_pattern(workflow) if workflow else "",
             usage=tuple(use for trace in paid for use in _usage(trace)),
             rounds=len(counts.rounds),
-            stop=counts.stop,
+            stop=counts.stop_reason,
             grading_usd=grade.cost_usd if grade is not None else 0.0,
-            trace=counts.id if counts.traces else "",
+            trace=counts.id if counts.executions else "",
         )
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Strategy(NamedTuple):
-    """The use of one shape of workflow (`ops.workflow.strategy.shape`)."""
+    """The use of one shape of workflow (`ops.workflow.strategy.classify_shape`)."""
 
     shape: str
     share: float

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ops.conductor.policy import CARD
+from ops.conductor.policy import CARD_FILE
 from ops.config import Pool, PoolChange, Snapshot
 from ops.core.atomic import made_whole
 from ops.core.digests import write_digest
@@ -51,7 +51,7 @@ def fetch(workspace: Workspace, change: PoolChange) -> Path:
     folder = workspace.runs / change.policy / "policy"
     with fetched(workspace, registry.named(workspace, change.version)) as model:
         policy = model / "artifacts" / "policy"
-        if not (policy / CARD).is_file():
+        if not (policy / CARD_FILE).is_file():
             problem = f"is not there, and version {change.version} contains no policy"
             raise DataError(folder, "", problem, "Train again with `podium run`")
         with made_whole(folder) as part:

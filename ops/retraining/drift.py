@@ -282,7 +282,7 @@ def _evaluate(
             asked = setup.asked_on(name)
             once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
             card, data, texts = conductor.card, setup.workspace.data, asked.workspace.texts
-            team = card.team(asked.pool, texts, asked.recipe.execution, DayClient(client, on))
-            team = card.with_newcomers(team, asked.pool, data)
+            team = card.build_team(asked.pool, texts, asked.recipe.execution, DayClient(client, on))
+            team = card.add_new_workers(team, asked.pool, data)
             rows += run_async(evaluate(conductor, own, team, once, seed=setup.recipe.seed))
     return rows

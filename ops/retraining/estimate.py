@@ -13,11 +13,17 @@ from ops.benchmarks.problem_files import group_by_benchmark
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
-from ops.planning.estimate import Ask, Cost, Range, total
-from ops.planning.estimate import estimate as price_asks
-from ops.planning.lengths import lengths, questions, stored_shortlist
-from ops.planning.stage_estimates import Stages
-from ops.planning.stored import Left, left, share_of_run, stored_measurements, unscored
+from ops.planning.estimate import Cost, PlannedCall, Range, add_costs
+from ops.planning.estimate import estimate_calls as price_asks
+from ops.planning.lengths import count_test_questions, estimate_lengths, read_shortlist
+from ops.planning.stage_estimates import StageEstimator
+from ops.planning.stored import (
+    RemainingShares,
+    compute_remaining,
+    find_unscored,
+    read_measurements,
+    remaining_share_of_run,
+)
 from ops.precaching.precache import build_solo_messages
 from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.drift import sample_of, stored_champion, stored_workers
@@ -39,14 +45,14 @@ class Estimate:
     @property
     def usd(self) -> Range:
         """Total USD, including training."""
-        return total(self.parts).usd
+        return add_costs(self.parts).usd
 
     def __str__(self) -> str:
         """One line for a run's tag."""
         if not self.parts:
             return "nothing to pay: no worker is asked"
         listed = ", ".join(
-            f"{part.name} {usd(part.usd.expected)}{' if needed' * part.conditional}" for part in self.parts
+            f"{part.name} {usd(part.usd.expected)}{' if needed' * part.is_conditional}" for part in self.parts
         )
         return f"about {usd(self.usd.expected)}, at most {usd(self.usd.high)} ({listed})"
 
@@ -66,18 +72,20 @@ def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot:
             for each in training_benchmarks(setup.recipe.benchmarks)
         ]
         column = estimate_responses(setup, client, cells)
-        parts.append(replace(column, what=f"{column.to_make:,} answers to the shortlist"))
+        parts.append(replace(column, calls_formula=f"{column.paid_calls:,} answers to the shortlist"))
     if unanswered(setup):
-        parts.append(stages(setup, left(setup, stored_shortlist(setup))).baselines())
-    once = stages(setup, Left(evaluation=stored.standing)).evaluation(policies=1)
+        parts.append(stages(setup, compute_remaining(setup, read_shortlist(setup))).estimate_baselines())
+    once = stages(setup, RemainingShares(evaluation=stored.standing)).estimate_evaluation(policies=1)
     parts.append(replace(once, usd=once.usd._replace(low=0.0)))
     if plan.fine_tune != NEVER and not stored.holds:
         tuned = replace(setup, recipe=fine_tuning(setup.recipe))
         share = stored.training
-        training = stages(tuned, Left(training=share, adaptive=share, recursive=share)).last_training()
-        again = stages(setup, Left(evaluation=stored.tuned)).evaluation(policies=1)
-        parts.append(replace(training, name="fine-tuning", conditional=True))
-        parts.append(replace(again, name="its evaluation", usd=again.usd._replace(low=0.0), conditional=True))
+        training = stages(
+            tuned, RemainingShares(training=share, adaptive=share, recursive=share)
+        ).estimate_last_training()
+        again = stages(setup, RemainingShares(evaluation=stored.tuned)).estimate_evaluation(policies=1)
+        parts.append(replace(training, name="fine-tuning", is_conditional=True))
+        parts.append(replace(again, name="its evaluation", usd=again.usd._replace(low=0.0), is_conditional=True))
     return Estimate(tuple(parts))
 
 
@@ -107,13 +115,13 @@ def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
     run = stored_fine_tuning(setup, snapshot.change)
     if run is None:
         return _Stored(standing)
-    share = share_of_run(run, RunPlan.read(run).recipe.grpo.steps)
+    share = remaining_share_of_run(run, RunPlan.read(run).recipe.grpo.steps)
     return _Stored(standing, training=share, tuned=_shares(setup, run))
 
 
 def _shares(setup: Setup, run: Path) -> dict[str, float]:
     """Benchmark → remaining share of the evaluation of the policy in a run's folder."""
-    missing = unscored(setup, run / "policy")
+    missing = find_unscored(setup, run / "policy")
     return {name: float(name in missing) for name in setup.recipe.benchmarks}
 
 
@@ -122,25 +130,27 @@ def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
     `ConfigError`."""
     count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
     asks = [
-        Ask(system.worker, problem.benchmark, build_solo_messages(problem), sample_of(on), problem.grader)
+        PlannedCall(system.worker, problem.benchmark, build_solo_messages(problem), sample_of(on), problem.grader)
         for system in stored_workers(setup)
         for problem in system.asked_on(seed, count, on)
         if system.worker is not None
     ]
     cost = price_asks(asks, client.cache, measure_prices(setup, client.ledger), "workers")
-    parts = [replace(cost, what=f"{cost.to_make:,} answers")]
+    parts = [replace(cost, calls_formula=f"{cost.paid_calls:,} answers")]
     if (system := stored_champion(setup)) is not None:
         tonight = {name: len(own) for name, own in group_by_benchmark(system.asked_on(seed, count, on)).items()}
-        parts.append(replace(stages(setup, of=tonight).night(), name="champion"))
+        parts.append(replace(stages(setup, of=tonight).estimate_nightly_evaluation(), name="champion"))
     return Estimate(tuple(parts))
 
 
-def stages(setup: Setup, stored: Left | None = None, of: Mapping[str, int | None] | None = None) -> Stages:
+def stages(
+    setup: Setup, stored: RemainingShares | None = None, of: Mapping[str, int | None] | None = None
+) -> StageEstimator:
     """The recipe's stages, priced from measurements.
 
     `of`: benchmark → number of questions, if not the whole evaluation. Raises `ConfigError` for a worker without a
     price.
     """
-    rows, measured = stored_measurements(setup)
-    asked = questions(setup.workspace, setup.recipe) if of is None else of
-    return Stages(setup, lengths(setup, rows), asked, measured, stored)
+    rows, measured = read_measurements(setup)
+    asked = count_test_questions(setup.workspace, setup.recipe) if of is None else of
+    return StageEstimator(setup, estimate_lengths(setup, rows), asked, measured, stored)

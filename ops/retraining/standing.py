@@ -12,7 +12,7 @@ from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
 from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_evaluation_questions
-from ops.conductor.policy import CARD, PolicyCard
+from ops.conductor.policy import CARD_FILE, PolicyCard
 from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.comparison import grader_keys, question_keys, read_comparison
 from ops.evaluation.stored import COLD_START, list_solo_workers, read_policy_scores, read_solo_responses
 from ops.evaluation.stored_baselines import make_score_reader
-from ops.planning.lengths import stored_shortlist
+from ops.planning.lengths import read_shortlist
 from ops.precaching.profiles import map_subjects
 from ops.release import registry
 from ops.release.judgement import other_graders
@@ -30,7 +30,7 @@ from ops.results.table import at_prices
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan
 from ops.retraining.start import champion_folder
-from ops.training.run.training_run import PLAN, RunPlan
+from ops.training.run.training_run import PLAN_FILE, RunPlan
 from ops.workers.pool import difference
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
     """The folder of the champion's cold start, if its scores on the current pool are stored; else None."""
     folder = setup.workspace.runs / change.policy
     try:
-        while (folder / PLAN).is_file():  # later stages and fine-tuning start from the policy of another run
+        while (folder / PLAN_FILE).is_file():  # later stages and fine-tuning start from the policy of another run
             start = RunPlan.read(folder).base_policy
-            if start.name != "policy" or not (start.parent / PLAN).is_file():
+            if start.name != "policy" or not (start.parent / PLAN_FILE).is_file():
                 read_policy_scores(setup, start, COLD_START, [name for name, own in read_evaluation_questions(
                     setup.workspace, setup.recipe).items() if own])  # fmt: skip
                 return start
@@ -106,7 +106,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         before=at_prices(before, change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in precached if row.worker in setup.pool.names],
-        subjects=map_subjects(stored_shortlist(setup)),
+        subjects=map_subjects(read_shortlist(setup)),
     )
     made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
     write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))
@@ -136,7 +136,7 @@ def champion_to_judge_again(setup: Setup) -> Path | None:
     if questions_of(known.tags) != question_keys(setup) or not judged_otherwise(known.tags, grader_keys(setup)):
         return None
     policy = setup.workspace.runs / known.tags.get("policy", "") / "policy"
-    return policy if (policy / CARD).is_file() else None
+    return policy if (policy / CARD_FILE).is_file() else None
 
 
 def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) -> None:

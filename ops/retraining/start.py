@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ops.conductor.policy import CARD, PolicyCard, policy_key
+from ops.conductor.policy import CARD_FILE, PolicyCard, policy_key
 from ops.config import Adaptive, Pool, PoolChange, Recipe, Recursive, Setup, digest
 from ops.core.atomic import made_whole
 from ops.core.digests import SUMS, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.restoring import restore_run
-from ops.training.cold_start.base_policy import is_made
-from ops.training.run.training_run import run_key, write_run
+from ops.training.cold_start.base_policy import is_intact_policy
+from ops.training.run.training_run import run_key, write_run_plan
 from ops.workflow.cards import load_cards
 
 
@@ -29,7 +29,7 @@ def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
     folder = workspace.runs / change.policy / "policy"
     if folder.exists():
         restore_run(workspace, folder.parent)
-    if (folder / CARD).is_file():
+    if (folder / CARD_FILE).is_file():
         return folder
     from ops.retraining.champion import fetch
 
@@ -75,10 +75,10 @@ def start_folder(setup: Setup, change: PoolChange) -> Path:
     champion = champion_folder(setup.workspace, change)
     card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
     folder = _start_of(setup, champion, card)
-    if is_made(folder):
+    if is_intact_policy(folder):
         return folder
     with made_whole(folder) as part:
-        ignore = shutil.ignore_patterns(CARD, SUMS, "checkpoint-*")
+        ignore = shutil.ignore_patterns(CARD_FILE, SUMS, "checkpoint-*")
         shutil.copytree(champion, part, copy_function=_link, ignore=ignore, dirs_exist_ok=True)
         card.write(part)
         write_digest(part)
@@ -104,15 +104,15 @@ def fine_tuned_run(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any
     """The folder of the run that fine-tunes the champion on the pool; writes the run's plan unless it exists.
 
     The run repeats the recipe's last training stage (in rounds, on subsets, or plain) with the settings of
-    `fine_tune`. Its key includes the starting policy. Raises the exceptions of `write_run`.
+    `fine_tune`. Its key includes the starting policy. Raises the exceptions of `write_run_plan`.
     """
-    return write_run(*_last_stage(setup, start_folder(setup, change), deepspeed), from_champion=True)
+    return write_run_plan(*_last_stage(setup, start_folder(setup, change), deepspeed), from_champion=True)
 
 
 def stored_fine_tuning(setup: Setup, change: PoolChange) -> Path | None:
     """The folder of the fine-tuning run if it was started in this checkout, else None. Downloads and writes nothing."""
     champion = setup.workspace.runs / change.policy / "policy"
-    if not (champion / CARD).is_file():
+    if not (champion / CARD_FILE).is_file():
         return None
     try:
         card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
@@ -126,7 +126,7 @@ def stored_fine_tuning(setup: Setup, change: PoolChange) -> Path | None:
 def _last_stage(
     setup: Setup, start: Path, deepspeed: Mapping[str, Any] | None
 ) -> tuple[Setup, Path, Mapping[str, Any] | None, Adaptive | None, Recursive | None]:
-    """Arguments of `write_run` for the recipe's last training stage, starting from the policy in `start`."""
+    """Arguments of `write_run_plan` for the recipe's last training stage, starting from the policy in `start`."""
     tuned = fine_tuning(setup.recipe)
     adaptive = tuned.adaptive if tuned.recursive is None else None
     return replace(setup, recipe=tuned), start, deepspeed, adaptive, tuned.recursive

@@ -10,7 +10,7 @@ from ops.conductor.policy import Completion
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.workflow.trace import StepFailure, StepTrace, Trace
+from ops.workflow.trace import QuestionTrace, StepFailure, StepTrace
 
 Status = Literal[
     "answered", "not_run", "no_workflow", "timed_out", "over_budget", "server_budget", "cancelled",
@@ -74,11 +74,11 @@ class Answer:
     error: str = ""
     notice: str = ""
     """A sentence for the user if the question lies outside of what the version was trained on."""
-    standing: Trace | None = None
+    standing: QuestionTrace | None = None
     """The execution that gave the answer."""
     vote: VoteResult | None = None
     """None: one workflow answered."""
-    runs: list[Trace] = field(default_factory=list)
+    runs: list[QuestionTrace] = field(default_factory=list)
     """All finished executions, in order."""
     steps: list[StepTrace] = field(default_factory=list)
     """Every step that called a worker, in order of completion, also of unfinished workflows."""
@@ -124,7 +124,7 @@ class Answer:
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
         """Return OpenAI's finish reason: "length" if the final step was cut at its worker's `max_tokens`."""
-        final = self.standing and self.standing.standing
+        final = self.standing and self.standing.answering_execution
         return "length" if final and final.steps[-1].response.finish_reason == "length" else "stop"
 
     def account(self, *, texts: bool) -> dict[str, Any]:
@@ -151,16 +151,16 @@ class Answer:
         if self.vote is not None:
             facts["vote"] = {"workflows": self.vote.workflows, "agreed": self.vote.agreed}
             facts["latency_s"] = self.vote.latency_s
-        if ran is not None and ran.stop:
-            facts |= {"rounds": len(ran.rounds), "stop": ran.stop}
+        if ran is not None and ran.stop_reason:
+            facts |= {"rounds": len(ran.rounds), "stop": ran.stop_reason}
         if texts:
             facts |= self._texts(ran)
         return facts
 
-    def _texts(self, ran: Trace | None) -> dict[str, Any]:
+    def _texts(self, ran: QuestionTrace | None) -> dict[str, Any]:
         if ran is None:
-            return {"workflow": self.workflow, "steps": [step.as_object() for step in self.steps], "error": self.error}
-        row = ran.as_row()
+            return {"workflow": self.workflow, "steps": [step.to_dict() for step in self.steps], "error": self.error}
+        row = ran.to_row()
         kept = ("workflow", "steps", "answer", "error", "edges", "critical_path", "pruned", "wall_s", "queued_s")
-        rounds = {"rounds": row["rounds"]} if ran.stop else {}
+        rounds = {"rounds": row["rounds"]} if ran.stop_reason else {}
         return {name: row[name] for name in kept} | rounds

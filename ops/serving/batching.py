@@ -40,7 +40,7 @@ class CompletionWriter(Protocol):
         """Return one completion per prompt, in order."""
         ...
 
-    def fits(self, prompt: Sequence[Message]) -> bool:
+    def has_room(self, prompt: Sequence[Message]) -> bool:
         """Return whether the prompt is within `prompt_limit`; safe to call from any thread."""
         ...
 

@@ -14,7 +14,7 @@ from ops.conductor.policy import Conductor, PolicyCard
 from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor
-from ops.conductor.writer import ENV, load_conductor
+from ops.conductor.writer import WRITER_VARIABLE, load_conductor
 from ops.config import TRANSFORMERS, Pool, Price, Serving, load, load_pool, pool_file
 from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources
@@ -82,8 +82,8 @@ class LoadedVersion:
             pool, file = load(Pool, files.pool), files.pool
         else:
             pool, file = load_pool(workspace.config, settings.pool), pool_file(workspace.config, settings.pool)
-        writer = os.environ.get(ENV) or TRANSFORMERS
-        conductor = load_conductor(files.policy, workspace, writer, ENV, files.settings.get("policy"))
+        writer = os.environ.get(WRITER_VARIABLE) or TRANSFORMERS
+        conductor = load_conductor(files.policy, workspace, writer, WRITER_VARIABLE, files.settings.get("policy"))
         if isinstance(conductor, Conductor):
             import torch
 
@@ -118,7 +118,7 @@ class LoadedVersion:
             conductor=conductor,
             card=card,
             pool=pool,
-            team=card.team(there, resources() / "data", card.execution),
+            team=card.build_team(there, resources() / "data", card.execution),
             strengths=replace(strengths or Strengths(), prices=prices),
             prices=prices,
             batch_writer=None
@@ -154,9 +154,9 @@ class LoadedVersion:
         names = {worker.name for worker in workers}
         return tuple(ordinal for ordinal in self.team.ordinals if self.team.names[ordinal] in names)
 
-    def fits(self, messages: Sequence[dict[str, str]]) -> bool:
+    def has_room(self, messages: Sequence[dict[str, str]]) -> bool:
         """Return whether a prompt leaves room for a completion; safe from any thread."""
-        return self.conductor.fits(messages)
+        return self.conductor.has_room(messages)
 
     def prove(self) -> None:
         """Write for a few plain questions. Raises `PodiumError` when no workflow comes of any of them, and whatever
@@ -165,9 +165,9 @@ class LoadedVersion:
         if isinstance(self.conductor, PromptedConductor):
             return
         problems = [question(text, RequestOptions()) for text in _PROBES]
-        prompts = [self.team.messages(problem) for problem in problems]
+        prompts = [self.team.build_messages(problem) for problem in problems]
         completions = self.conductor.complete(prompts, temperature=0.0, seed=0)
-        if all(self.team.read(completion.text).workflow is None for completion in completions):
+        if all(self.team.parse(completion.text).workflow is None for completion in completions):
             raise PodiumError(f"version {self.version} writes no workflow for any of {len(problems)} plain questions")
 
     def close(self) -> None:

@@ -20,10 +20,10 @@ from ops.serving.loaded import LoadedVersion
 from ops.serving.request_budget import RequestBudget, RequestOverBudget
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
-from ops.workflow.grammar import Parsed, Workflow
-from ops.workflow.play import Question, play
+from ops.workflow.grammar import ParseResult, Workflow
+from ops.workflow.play import Question, answer_questions
 from ops.workflow.team import Team
-from ops.workflow.trace import FAILURES, StepTrace, Trace, WorkflowTrace
+from ops.workflow.trace import STEP_FAILURES, QuestionTrace, StepTrace, WorkflowTrace
 from ops.workflow.vote import Ballot
 
 OnProgress = Callable[[StepTrace | Fallback], None]
@@ -44,7 +44,7 @@ class _Voter(NamedTuple):
 
     completion: str
     workflow: str
-    run: Trace
+    run: QuestionTrace
 
 
 class _Election:
@@ -57,7 +57,7 @@ class _Election:
 
     async def next_wave(self) -> range:
         """Return the numbers of the workflows to run now, side by side; empty once the answer stands."""
-        return await asyncio.to_thread(self._ballot.next)
+        return await asyncio.to_thread(self._ballot.next_workflows)
 
     async def count(self, wave: range, ended: Sequence[_Voter | BaseException | None]) -> None:
         """Count the answers of a wave. Raises the first error among them."""
@@ -66,7 +66,7 @@ class _Election:
             if isinstance(each, BaseException):
                 raise each
             voters[number] = each
-        self._ballot.take([None if each is None else each.run.answer for each in voters.values()])
+        self._ballot.add_answers([None if each is None else each.run.answer for each in voters.values()])
         found = {number: each for number, each in voters.items() if each is not None}
         self._voters |= found
         self._latency_s += max((each.run.latency_s for each in found.values()), default=0.0)
@@ -108,8 +108,8 @@ class ServedRequest:
 
     async def check_length(self, field: str) -> None:
         """Raise `QuestionTooLongError`, naming `field`, where the policy cannot read the question."""
-        messages, limit = self._team().messages(self.answer.problem), self.loaded.conductor.prompt_limit
-        if limit is not None and not await asyncio.to_thread(self.loaded.fits, messages):
+        messages, limit = self._team().build_messages(self.answer.problem), self.loaded.conductor.prompt_limit
+        if limit is not None and not await asyncio.to_thread(self.loaded.has_room, messages):
             raise QuestionTooLongError(field, limit)
 
     async def run(self) -> Answer:
@@ -126,7 +126,7 @@ class ServedRequest:
                 if not self._voting:
                     await self._first()
                     return answer
-                election, team = _Election(answer, Ballot.of(answer.problem, vote)), self._team()
+                election, team = _Election(answer, Ballot.for_problem(answer.problem, vote)), self._team()
                 while wave := await election.next_wave():
                     # All end before an error is raised, because calls in flight are paid for and must be cached.
                     running = (self._further(each, vote.temperature, team) if each else self._first() for each in wave)
@@ -149,14 +149,14 @@ class ServedRequest:
     async def _further(self, number: int, temperature: float, team: Team) -> _Voter | None:
         """Write and execute another workflow; None, with a fallback, without an answer. The seed is none of those with
         which the first workflow is tried."""
-        messages = team.messages(self.answer.problem)
+        messages = team.build_messages(self.answer.problem)
         with self._clock("writing_s"):
             try:
                 completion = await self._draft(messages, temperature, seed=self._settings.attempts + number)
             except PodiumError as error:
                 self._note("writer_failed", error, "kept")
                 return None
-        parsed = team.read(completion)
+        parsed = team.parse(completion)
         if parsed.workflow is None:
             self._fall_back("no_workflow", "", f"{parsed.failure}: {parsed.detail}", "kept")
             return None
@@ -201,13 +201,13 @@ class ServedRequest:
     def _team(self) -> Team:
         team = self.loaded.team
         if len(self._left) < len(team.ordinals):
-            team = team.offering(self._left)
+            team = team.restrict_to(self._left)
         return replace(team, client=self._budget, answer_parameters=self._options.worker_parameters)
 
     async def _write(self) -> WrittenWorkflow | None:
         """A workflow: greedy first, then sampled. None, with a fallback, where none is written."""
         team, detail = self._team(), ""
-        messages = team.messages(self.answer.problem)
+        messages = team.build_messages(self.answer.problem)
         with self._clock("writing_s"):
             for attempt in range(self._settings.attempts):
                 temperature = RETRY_TEMPERATURE if attempt else 0.0
@@ -218,7 +218,7 @@ class ServedRequest:
                     return None
                 self.answer.attempts += 1
                 self.answer.completion = completion
-                parsed = team.read(completion)
+                parsed = team.parse(completion)
                 if parsed.workflow is not None:
                     self.answer.workflow = parsed.workflow.render()
                     return WrittenWorkflow(parsed.workflow, completion)
@@ -245,24 +245,26 @@ class ServedRequest:
         conductor, batches = self.loaded.conductor, self.loaded.batch_writer
         if isinstance(conductor, PromptedConductor):
             team = replace(self.loaded.team, client=self._budget)
-            return await conductor.ask(messages, team, sample=seed), asked
+            return await conductor.write_completion(messages, team, sample=seed), asked
         assert batches is not None  # only a prompted Conductor has none
         return await batches.write(messages, temperature=temperature, seed=seed)
 
     # ── executing ────────────────────────────────────────────────────────────
 
-    async def _execute(self, written: WrittenWorkflow, team: Team | None = None, number: int = 0) -> Trace | None:
+    async def _execute(
+        self, written: WrittenWorkflow, team: Team | None = None, number: int = 0
+    ) -> QuestionTrace | None:
         """Execute the workflow with this number and its further rounds; None, with a fallback, where that is broken
         off."""
         limits = None if self._options.preference == "cost" else self.loaded.card.rounds
         team = team or self._team()
-        question = Question(self.answer.problem, team, number, written.completion, Parsed(written.workflow))
+        question = Question(self.answer.problem, team, number, written.completion, ParseResult(written.workflow))
         then: Then = "kept" if number else "nothing"
         with self._clock("working_s"):
             try:
-                [run] = await play(
+                [run] = await answer_questions(
                     [question], self._write_on, limits,
-                    budget=self.loaded.calls, fits=self.loaded.fits,
+                    budget=self.loaded.calls, has_room=self.loaded.has_room,
                     on_step=self._step if number else self._progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:
@@ -312,9 +314,9 @@ class ServedRequest:
     def _progress(self, item: StepTrace | WorkflowTrace) -> None:
         self._step(item)
         if isinstance(item, WorkflowTrace) and item.answer is not None:  # in case the next round fails
-            self.answer.standing = Trace.of(item)
+            self.answer.standing = QuestionTrace.from_execution(item)
 
-    def _keep(self, run: Trace) -> None:
+    def _keep(self, run: QuestionTrace) -> None:
         self.answer.standing = run
         self._resolve("kept")
         self._end("answered", "")
@@ -331,7 +333,7 @@ class ServedRequest:
         else:
             answer.status = status
 
-    def _failed(self, run: Trace | None) -> set[int]:
+    def _failed(self, run: QuestionTrace | None) -> set[int]:
         names = {step.worker for step in _failures(run)} if run is not None else set()
         names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == "misconfigured"}
         return {ordinal for ordinal in self._left if self.loaded.team.names[ordinal] in names}
@@ -372,7 +374,7 @@ class ServedRequest:
         if "server_budget" in reasons:
             errors = [fallback.error for fallback in self.answer.fallbacks if fallback.reason == "server_budget"]
             return "server_budget", f"the month's budget of this server does not pay for an answer ({errors[-1]})"
-        status = last.reason if last.reason in (*FAILURES, "timed_out") else "unreachable"
+        status = last.reason if last.reason in (*STEP_FAILURES, "timed_out") else "unreachable"
         return status, f"no worker on offer gave an answer; the last error: {last.error}"  # type: ignore[return-value]
 
     def _worker_in(self, error: ConfigError) -> str:
@@ -389,6 +391,6 @@ class ServedRequest:
             setattr(self.answer, part, getattr(self.answer, part) + time.monotonic() - began)
 
 
-def _failures(run: Trace) -> Sequence[StepTrace]:
+def _failures(run: QuestionTrace) -> Sequence[StepTrace]:
     """The failed steps of the last execution: earlier ones already had their fallback."""
-    return [step for step in run.traces[-1].steps if step.status in FAILURES] if run.traces else []
+    return [step for step in run.executions[-1].steps if step.status in STEP_FAILURES] if run.executions else []

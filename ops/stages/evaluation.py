@@ -27,7 +27,7 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records, scan
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import QuestionTrace
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +76,7 @@ def score_policy(
         ):
             done = 0
 
-            def count(played: Sequence[OutcomeRow], traces: Sequence[Trace]) -> None:
+            def count(played: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
                 nonlocal done
                 sample.take(played, traces)
                 done += len(played)
@@ -88,7 +88,7 @@ def score_policy(
                 with open_writer_and_team(conductor, weights, asked, client) as (writer, team):
                     answering = evaluate(
                         writer, questions, team, asked.recipe.evaluation, seed=asked.recipe.seed,
-                        limits=conductor.card.rounds, has_room=conductor.fits, on_executed=count, add_rows=rows.add,
+                        limits=conductor.card.rounds, has_room=conductor.has_room, on_executed=count, add_rows=rows.add,
                     )  # fmt: skip
                     run_async(answering)
             rows.write(keys)
@@ -139,8 +139,8 @@ def open_writer_and_team(
     `weights` identifies the policy's weights in the store, and `asked` is the setup of the questions to answer.
     """
     card, workspace = conductor.card, asked.workspace
-    team = card.team(asked.pool, workspace.texts, asked.recipe.execution, client)
-    team = card.with_newcomers(team, asked.pool, workspace.data)
+    team = card.build_team(asked.pool, workspace.texts, asked.recipe.execution, client)
+    team = card.add_new_workers(team, asked.pool, workspace.data)
     if isinstance(conductor, PromptedConductor | StaticConductor):
         yield conductor, team
         return

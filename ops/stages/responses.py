@@ -24,9 +24,16 @@ from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.stored import list_solo_workers
 from ops.grading.hidden_tests import check_hidden_tests
-from ops.planning.estimate import Cost, Measured, Prices, estimate, precache_asks, stopped
-from ops.planning.lengths import lengths
-from ops.planning.stage_estimates import Stages
+from ops.planning.estimate import (
+    CallEstimator,
+    Cost,
+    MeasuredUsage,
+    estimate_calls,
+    explain_cap_error,
+    plan_precache_calls,
+)
+from ops.planning.lengths import estimate_lengths
+from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.precache import precache_worker, write_responses
 from ops.precaching.stored import WorkerBenchmark, evaluation_folder, responses_key, with_grading_code
 from ops.spending.ledger import Ledger
@@ -47,8 +54,8 @@ def estimate_responses(setup: Setup, client: WorkerClient, cells: Iterable[Worke
 def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
     """Describe the expected cost of precaching from the recipe alone, before its problems are loaded. Raises
     `ConfigError`."""
-    known = lengths(setup)
-    cost = Stages(setup, known, {}, Measured()).precaching()
+    known = estimate_lengths(setup)
+    cost = StageEstimator(setup, known, {}, MeasuredUsage()).estimate_precaching()
     stages = " and ".join(f"`podium data {stage} {recipe_file}`" for stage in ("raw", "shortlist"))
     return (
         f"{cost.calls.expected:,.0f} calls: about ${cost.usd.expected:,.2f}, up to ${cost.usd.high:,.2f} (by the "
@@ -113,7 +120,7 @@ def _materialize(
     try:
         rows = _ask(shortlisted, setup.pool, open_cells, client, samples, on_progress)
     except OverBudget as error:
-        raise stopped(error, _estimate(setup, client, _group_problems_by_worker(shortlisted, open_cells))) from None
+        raise explain_cap_error(error, _estimate(setup, client, _group_problems_by_worker(shortlisted, open_cells))) from None
     with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell), keys[cell])
@@ -263,19 +270,21 @@ def _estimate(setup: Setup, client: WorkerClient, problems: Mapping[str, Sequenc
     asks = (
         ask
         for name, own in problems.items()
-        for ask in precache_asks(own, [setup.pool.worker(name)], setup.recipe.precaching.samples)
+        for ask in plan_precache_calls(own, [setup.pool.worker(name)], setup.recipe.precaching.samples)
     )
-    return estimate(asks, client.cache, measure_prices(setup, client.ledger), "precaching")
+    return estimate_calls(asks, client.cache, measure_prices(setup, client.ledger), "precaching")
 
 
-def measure_prices(setup: Setup, ledger: Ledger) -> Prices:
+def measure_prices(setup: Setup, ledger: Ledger) -> CallEstimator:
     """Return the prices of the setup's pool, with token counts measured from precached responses and the ledger.
 
     Raises `DataError`.
     """
     rows = _read_stored_responses(setup.workspace.data / "responses")
     judges = {name: grader.judge for name, grader in setup.recipe.judges.items()}
-    return Prices(setup.pool.workers, Measured.of(rows, ledger), pool_file=setup.pool_file, judges=judges)
+    return CallEstimator(
+        setup.pool.workers, MeasuredUsage.from_rows(rows, ledger), pool_file=setup.pool_file, judges=judges
+    )
 
 
 def _read_stored_responses(folder: Path) -> list[ResponseRow]:

@@ -6,7 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from ops.conductor.policy import CARD, check_policy
+from ops.conductor.policy import CARD_FILE, check_policy
 from ops.core.atomic import made_whole
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
@@ -14,7 +14,7 @@ from ops.core.workspace import Workspace
 from ops.release.artifacts import fetched
 from ops.release.lineage import Refused
 from ops.release.registry import versions_of
-from ops.training.run.training_run import RESULT, RunResult
+from ops.training.run.training_run import RESULT_FILE, RunResult
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,13 @@ def restore_run(workspace: Workspace, run: Path) -> None:
     try:
         finished = RunResult.read(run) is not None
     except DamagedFile as error:
-        set_aside(run / RESULT, error, again)
+        set_aside(run / RESULT_FILE, error, again)
     if not finished and not policy.exists():
         return
     try:
         check_policy(policy)
-        if not (policy / CARD).is_file():
-            raise DamagedFile(policy, "", f"has no {CARD}", "")
+        if not (policy / CARD_FILE).is_file():
+            raise DamagedFile(policy, "", f"has no {CARD_FILE}", "")
         return
     except DataError as error:
         if policy.exists() and not isinstance(error, DamagedFile):
@@ -51,7 +51,7 @@ def restore_run(workspace: Workspace, run: Path) -> None:
     if version := _restore_policy(workspace, policy, run.name):
         log.warning("%s %s. It was restored from version %s of the registry", policy, why.problem, version)
     else:
-        set_aside(run / RESULT, "is about a policy that is damaged", again)
+        set_aside(run / RESULT_FILE, "is about a policy that is damaged", again)
 
 
 def _restore_policy(workspace: Workspace, policy: Path, key: str) -> str:

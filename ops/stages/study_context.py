@@ -18,8 +18,8 @@ from ops.precaching.opening import open_client
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import priced, save_rows, scan
 from ops.stages.restoring import restore_run
-from ops.training.cold_start.base_policy import base_policy_folder, is_made, make_base_policy
-from ops.training.run.training_run import RESULT, RunResult, write_run
+from ops.training.cold_start.base_policy import base_policy_folder, is_intact_policy, make_base_policy
+from ops.training.run.training_run import RESULT_FILE, RunResult, write_run_plan
 from ops.workers.client import WorkerClient
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def train_policy(setup: Setup, deepspeed: Mapping[str, Any] | None, context: Stu
     Raises the errors of `make_base_policy` and of training.
     """
     base = base_policy_folder(setup)
-    if not is_made(base):
+    if not is_intact_policy(base):
         make_base_policy(setup, context.open_client(setup, "training"), context.on_progress)
-    return _train_unless_finished(setup.workspace, write_run(setup, base, deepspeed), context)
+    return _train_unless_finished(setup.workspace, write_run_plan(setup, base, deepspeed), context)
 
 
 def train_on_subsets(
@@ -86,7 +86,7 @@ def train_on_subsets(
 ) -> Path:
     """Return the folder of the finished run that continues the policy of `run` on worker subsets; train it unless it
     exists."""
-    return _train_unless_finished(setup.workspace, write_run(setup, run / "policy", deepspeed, stage), context)
+    return _train_unless_finished(setup.workspace, write_run_plan(setup, run / "policy", deepspeed, stage), context)
 
 
 def _train_unless_finished(workspace: Workspace, run: Path, making: StudyContext) -> Path:
@@ -106,7 +106,7 @@ def find_finished_run(inputs: StudyInputs, stage: str) -> Path:
     if RunResult.read(run) is None:
         remedy = f"`podium run {inputs.setup.recipe.name}` first"
         raise DataError(
-            run / RESULT, "", "does not exist: the recipe has not been trained with its present settings", remedy
+            run / RESULT_FILE, "", "does not exist: the recipe has not been trained with its present settings", remedy
         )
     return run
 

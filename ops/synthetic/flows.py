@@ -27,7 +27,7 @@ _COMPUTE, _PROGRAM = ("algebraist", "Compute the result."), ("programmer", "Writ
 _LETTER = ("editor", "Choose the letter.")
 
 
-class Flow(NamedTuple):
+class FixedWorkflow(NamedTuple):
     """A workflow of the fixed set."""
 
     kind: Kind
@@ -45,55 +45,59 @@ class Flow(NamedTuple):
         return "".join(parts)
 
 
-def chain(kind: Kind, *steps: tuple[str, str]) -> Flow:
+def build_chain(kind: Kind, *steps: tuple[str, str]) -> FixedWorkflow:
     """Make a workflow in which each step sees all earlier ones."""
-    return Flow(kind, tuple(StaticStep(worker, subtask, index > 0) for index, (worker, subtask) in enumerate(steps)))
+    return FixedWorkflow(
+        kind, tuple(StaticStep(worker, subtask, index > 0) for index, (worker, subtask) in enumerate(steps))
+    )
 
 
-def ballot(kind: Kind, *workers: str, judge: tuple[str, str] = ("editor", VOTE)) -> Flow:
+def build_vote(kind: Kind, *workers: str, judge: tuple[str, str] = ("editor", VOTE)) -> FixedWorkflow:
     """Make a workflow in which every worker answers alone and a judge sees all answers."""
-    return Flow(kind, (*(StaticStep(worker, SOLVE, False) for worker in workers), StaticStep(*judge, True)))
+    return FixedWorkflow(kind, (*(StaticStep(worker, SOLVE, False) for worker in workers), StaticStep(*judge, True)))
 
 
-def look_up(attribute: str) -> tuple[str, str]:
+def look_up_step(attribute: str) -> tuple[str, str]:
     return ("librarian", f"Look up the {attribute}.")
 
 
-def flows() -> list[Flow]:
+def fixed_workflows() -> list[FixedWorkflow]:
     """Return the fixed set: every approach to any family, with up to five steps."""
     solve, strong = (STRONGEST, "Compute the result."), (STRONGEST, SOLVE)
-    made = [chain("alone", (worker, SOLVE)) for worker in (*TOOLS, *SKILLS)]
+    made = [build_chain("alone", (worker, SOLVE)) for worker in (*TOOLS, *SKILLS)]
     commands = ("zeros", "derivative", "minimum", "integral")
-    made += [chain("tools", ("algebraist", f"Find the {command}.")) for command in commands]
-    made.append(chain("tools", ("editor", "Convert the units.")))
+    made += [build_chain("tools", ("algebraist", f"Find the {command}.")) for command in commands]
+    made.append(build_chain("tools", ("editor", "Convert the units.")))
     for attribute in _ATTRIBUTES:
-        made.append(chain("tools", look_up(attribute)))
-        made.append(chain("plan", look_up(attribute), solve))
+        made.append(build_chain("tools", look_up_step(attribute)))
+        made.append(build_chain("plan", look_up_step(attribute), solve))
     sides = [("editor", f"Pick the {side}.") for side in ("largest", "smallest")]
-    made += [chain("tools", look_up(attribute), pick) for attribute in _ATTRIBUTES[:4] for pick in sides]
-    made += [chain("tools", look_up("country"), look_up(attribute)) for attribute in ("currency", "language")]
-    for opening in ((), *((look_up(attribute),) for attribute in _ATTRIBUTES[:3])):
-        made.append(chain("tools", *opening, _FORMULA, _COMPUTE))
-        made.append(chain("tools", *opening, _FORMULA, _COMPUTE, _LETTER))
-        made.append(chain("tools", *opening, _FORMULA, _PROGRAM))
-    made.append(chain("tools", _FORMULA, _REST, _COMPUTE))
-    made.append(chain("tools", _PLAN, _PROGRAM))
-    made.append(chain("tools", _PLAN, _REST, _PROGRAM))
-    made += [ballot("vote", *[name] * 4) for name in SKILLS]
-    made.append(ballot("vote", STRONGEST, *reversed(SKILLS)))
-    made.append(mixture())
+    made += [build_chain("tools", look_up_step(attribute), pick) for attribute in _ATTRIBUTES[:4] for pick in sides]
+    made += [
+        build_chain("tools", look_up_step("country"), look_up_step(attribute)) for attribute in ("currency", "language")
+    ]
+    for opening in ((), *((look_up_step(attribute),) for attribute in _ATTRIBUTES[:3])):
+        made.append(build_chain("tools", *opening, _FORMULA, _COMPUTE))
+        made.append(build_chain("tools", *opening, _FORMULA, _COMPUTE, _LETTER))
+        made.append(build_chain("tools", *opening, _FORMULA, _PROGRAM))
+    made.append(build_chain("tools", _FORMULA, _REST, _COMPUTE))
+    made.append(build_chain("tools", _PLAN, _PROGRAM))
+    made.append(build_chain("tools", _PLAN, _REST, _PROGRAM))
+    made += [build_vote("vote", *[name] * 4) for name in SKILLS]
+    made.append(build_vote("vote", STRONGEST, *reversed(SKILLS)))
+    made.append(build_mixture())
     for name, checks in itertools.product(SKILLS, (1, 4)):
-        made.append(chain("check", (name, SOLVE), *[(STRONGEST, CHECK)] * checks))
-    made.append(chain("check", ("apprentice", SOLVE), *[("apprentice", CHECK)] * 4))
-    made.append(chain("plan", _PLAN, solve))
-    made.append(chain("plan", _PLAN, _REST, solve))
-    made.append(chain("plan", _FORMULA, solve))
-    made.append(chain("plan", ("scholar", SOLVE), strong))
+        made.append(build_chain("check", (name, SOLVE), *[(STRONGEST, CHECK)] * checks))
+    made.append(build_chain("check", ("apprentice", SOLVE), *[("apprentice", CHECK)] * 4))
+    made.append(build_chain("plan", _PLAN, solve))
+    made.append(build_chain("plan", _PLAN, _REST, solve))
+    made.append(build_chain("plan", _FORMULA, solve))
+    made.append(build_chain("plan", ("scholar", SOLVE), strong))
     return made
 
 
-def mixture() -> Flow:
+def build_mixture() -> FixedWorkflow:
     """Make a workflow in which every generalist proposes and the
     strongest aggregates (one-layer Mixture-of-Agents, arXiv:2406.04692).
     """
-    return ballot("vote", *SKILLS, judge=(STRONGEST, CHECK))
+    return build_vote("vote", *SKILLS, judge=(STRONGEST, CHECK))

@@ -34,7 +34,7 @@ class NotAFormula(ValueError):
     """The text is not an expression of this grammar."""
 
 
-def parse(text: str) -> sympy.Expr:
+def parse_formula(text: str) -> sympy.Expr:
     """Return the expression that `text` contains. Raises `NotAFormula`."""
     if len(text) > MAX_LENGTH:
         raise NotAFormula("too long")
@@ -64,7 +64,7 @@ def _build(node: ast.expr, text: str) -> sympy.Expr:
     raise NotAFormula(f"cannot read {ast.dump(node)[:60]}")
 
 
-def from_latex(text: str) -> str:
+def convert_latex(text: str) -> str:
     """Convert the small part of LaTeX that textbook formulas use to this grammar."""
     text = re.sub(r"^\s*[a-zA-Z]\(x\)\s*=", "", text)
     previous = None
@@ -76,7 +76,7 @@ def from_latex(text: str) -> str:
     return re.sub(r"\)\s*(?=[\w(])", ")*", text).strip()
 
 
-def latex(value: Fraction) -> str:
+def format_latex(value: Fraction) -> str:
     """Return a number in LaTeX."""
     if value.denominator == 1:
         return str(value.numerator)
@@ -84,7 +84,7 @@ def latex(value: Fraction) -> str:
     return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
 
 
-def decimal(value: sympy.Expr, places: int = 4) -> str:
+def format_decimal(value: sympy.Expr, places: int = 4) -> str:
     """Return a number as a plain decimal without trailing zeros."""
     if value.is_Integer:
         return str(value)

@@ -34,7 +34,7 @@ class FactUnit(NamedTuple):
 
 
 @functools.cache
-def knowledge_table(name: str) -> dict[str, dict[str, str]]:
+def read_knowledge_table(name: str) -> dict[str, dict[str, str]]:
     """Return `data/knowledge/NAME.csv` as entity → attribute → value."""
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -45,8 +45,8 @@ def knowledge_table(name: str) -> dict[str, dict[str, str]]:
 @functools.cache
 def entities() -> dict[str, dict[str, str]]:
     """Return every entity with its facts; a capital city is an entity whose only fact is its country."""
-    facts_of = {**knowledge_table("materials"), **knowledge_table("countries")}
-    for country, facts in knowledge_table("countries").items():
+    facts_of = {**read_knowledge_table("materials"), **read_knowledge_table("countries")}
+    for country, facts in read_knowledge_table("countries").items():
         facts_of.setdefault(facts["capital"], {"country": country})
     return facts_of
 
@@ -78,13 +78,13 @@ def find_attribute(text: str) -> str | None:
 def units() -> dict[str, FactUnit]:
     """Return every spelling of a unit → the unit."""
     spellings = {}
-    for name, row in knowledge_table("units").items():
+    for name, row in read_knowledge_table("units").items():
         for spelling in row["spellings"].split():
             spellings[spelling] = FactUnit(name, row["dimension"], float(row["factor"]))
     return spellings
 
 
-def convert(value: float, unit: str, target: str) -> float | None:
+def convert_unit(value: float, unit: str, target: str) -> float | None:
     """Return `value` in another unit of the same dimension; None if no conversion exists."""
     source, goal = units().get(unit), units().get(target)
     if source is None or goal is None or source.dimension != goal.dimension:
@@ -97,19 +97,19 @@ TOLERANCE = 0.005
 """Relative difference of two quantities that count as the same."""
 
 
-def quantity(text: str) -> tuple[float, str] | None:
+def parse_quantity(text: str) -> tuple[float, str] | None:
     """Return the first number of a text with its unit ("" without one)."""
     match = _QUANTITY.search(text)
     return (float(match[1]), match[2] or "") if match else None
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Return the first number of a text; 0 without one."""
-    first = quantity(text)
+    first = parse_quantity(text)
     return first[0] if first else 0.0
 
 
-def choice_of(choices: Mapping[str, str], value: str, converting: bool = True) -> str | None:
+def find_choice(choices: Mapping[str, str], value: str, converting: bool = True) -> str | None:
     """Return the letter of the choice that equals `value`: as text, or as a quantity in any unit."""
     for letter, text in choices.items():
         if text.strip().lower() == value.strip().lower() or _same_quantity(text, value, converting):
@@ -118,10 +118,10 @@ def choice_of(choices: Mapping[str, str], value: str, converting: bool = True) -
 
 
 def _same_quantity(text: str, value: str, converting: bool) -> bool:
-    offered, given = quantity(text), quantity(value)
+    offered, given = parse_quantity(text), parse_quantity(value)
     if not offered or not given:
         return False
     amount: float | None = given[0]
     if offered[1] and given[1] and offered[1] != given[1]:
-        amount = convert(given[0], given[1], offered[1]) if converting else None
+        amount = convert_unit(given[0], given[1], offered[1]) if converting else None
     return amount is not None and abs(amount - offered[0]) <= TOLERANCE * abs(amount)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ops.synthetic.phrases import OPERATIONS as PHRASES
-from ops.synthetic.phrases import readings
+from ops.synthetic.phrases import find_phrases
 
 Numbers = list[int]
 OPERATIONS = {
@@ -53,25 +53,25 @@ class ListExample(NamedTuple):
     wanted: Numbers
 
 
-def apply(steps: Sequence[str], xs: Numbers) -> Numbers:
+def apply_operations(steps: Sequence[str], xs: Numbers) -> Numbers:
     """Apply a chain of operations to a list."""
     for step in steps:
         xs = _MEANINGS[step](xs)
     return xs
 
 
-def examples(question: str) -> list[ListExample]:
+def find_examples(question: str) -> list[ListExample]:
     """Return the examples that a question shows: at least two, or none."""
     shown = [ListExample(_integers(left), _integers(right)) for left, right in _EXAMPLE.findall(question)]
     return shown if len(shown) >= 2 else []
 
 
-def plan(question: str) -> list[str]:
+def find_operations(question: str) -> list[str]:
     """Return the operations that a question describes, in its order."""
-    return readings(question, PHRASES)
+    return find_phrases(question, PHRASES)
 
 
-def program(steps: Sequence[str], question: str) -> str:
+def write_program(steps: Sequence[str], question: str) -> str:
     """Return source text: a function if the question names one, else a program on a line of integers."""
     lines = [OPERATIONS[step] for step in steps]
     if match := re.search(r"`(\w+)\(xs\)`", question):

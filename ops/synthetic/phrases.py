@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 
-class Formula(NamedTuple):
+class FormulaPhrase(NamedTuple):
     pattern: str
     body: str
     unit: str = ""
@@ -24,26 +24,26 @@ _N = r"(?P<{}>\d+(?:\.\d+)?|\b[a-z]\b)"
 _A, _B, _C = (_N.format(name) for name in "abc")
 
 FORMULAS = (
-    Formula(rf"greatest common divisor of {_A} and {_B}", "gcd({a}, {b})"),
-    Formula(rf"least common multiple of {_A} and {_B}", "lcm({a}, {b})"),
-    Formula(rf"remainder when {_A} to the power {_B} is divided by {_C}", "mod({a}**{b}, {c})"),
-    Formula(rf"choose {_A} of {_B}", "binomial({b}, {a})"),
-    Formula(rf"last three digits of the sum of the first {_A} positive integers", "mod({a}*({a}+1)/2, 1000)"),
-    Formula(rf"product of two consecutive positive integers is {_A}", "x*(x-1) = {a}"),
-    Formula(rf"at {_A} km/h for {_B} hours", "{a}*{b}", "km"),
-    Formula(rf"covers {_A} km at {_B} km/h", "{a}/{b}", "h"),
-    Formula(rf"pours {_A} litres a minute for {_B} minutes", "{a}*{b}", "L"),
-    Formula(rf"earns {_A} euros an hour for {_B} hours", "{a}*{b}", "EUR"),
-    Formula(rf"{_A} euros at {_B} % simple interest for {_C} years", "{a}*{b}/100*{c}", "EUR"),
-    Formula(rf"costs {_A} euros plus {_B} euros for each of {_C}", "{a}+{b}*{c}", "EUR"),
-    Formula(rf"rectangle of {_A} by {_B} is wrapped by a border {_C}", "({a}+2*{c})*({b}+2*{c})-{a}*{b}"),
-    Formula(rf"discount of {_A} % on {_B} euros and a fee of {_C} euros", "{b}-{b}*{a}/100+{c}", "EUR"),
-    Formula(rf"mass of {_A} cubic centimetres of \w+ in a box of {_B} g", "{a}*{fact}+{b}", "g", "density"),
-    Formula(rf"how much is {_A} mol of \w+ in a box of {_B} g", "{a}*{fact}+{b}", "g", "molar mass"),
-    Formula(rf"(?:weight|mass) of {_A} cubic centimetres of", "{a}*{fact}", "g", "density"),
-    Formula(rf"how much is {_A} mol of", "{a}*{fact}", "g", "molar mass"),
-    Formula(rf"how many moles are in {_A} g of", "{a}/{fact}", "mol", "molar mass"),
-    Formula(rf"room do {_A} g of \w+ take up", "{a}/{fact}", "cm^3", "density"),
+    FormulaPhrase(rf"greatest common divisor of {_A} and {_B}", "gcd({a}, {b})"),
+    FormulaPhrase(rf"least common multiple of {_A} and {_B}", "lcm({a}, {b})"),
+    FormulaPhrase(rf"remainder when {_A} to the power {_B} is divided by {_C}", "mod({a}**{b}, {c})"),
+    FormulaPhrase(rf"choose {_A} of {_B}", "binomial({b}, {a})"),
+    FormulaPhrase(rf"last three digits of the sum of the first {_A} positive integers", "mod({a}*({a}+1)/2, 1000)"),
+    FormulaPhrase(rf"product of two consecutive positive integers is {_A}", "x*(x-1) = {a}"),
+    FormulaPhrase(rf"at {_A} km/h for {_B} hours", "{a}*{b}", "km"),
+    FormulaPhrase(rf"covers {_A} km at {_B} km/h", "{a}/{b}", "h"),
+    FormulaPhrase(rf"pours {_A} litres a minute for {_B} minutes", "{a}*{b}", "L"),
+    FormulaPhrase(rf"earns {_A} euros an hour for {_B} hours", "{a}*{b}", "EUR"),
+    FormulaPhrase(rf"{_A} euros at {_B} % simple interest for {_C} years", "{a}*{b}/100*{c}", "EUR"),
+    FormulaPhrase(rf"costs {_A} euros plus {_B} euros for each of {_C}", "{a}+{b}*{c}", "EUR"),
+    FormulaPhrase(rf"rectangle of {_A} by {_B} is wrapped by a border {_C}", "({a}+2*{c})*({b}+2*{c})-{a}*{b}"),
+    FormulaPhrase(rf"discount of {_A} % on {_B} euros and a fee of {_C} euros", "{b}-{b}*{a}/100+{c}", "EUR"),
+    FormulaPhrase(rf"mass of {_A} cubic centimetres of \w+ in a box of {_B} g", "{a}*{fact}+{b}", "g", "density"),
+    FormulaPhrase(rf"how much is {_A} mol of \w+ in a box of {_B} g", "{a}*{fact}+{b}", "g", "molar mass"),
+    FormulaPhrase(rf"(?:weight|mass) of {_A} cubic centimetres of", "{a}*{fact}", "g", "density"),
+    FormulaPhrase(rf"how much is {_A} mol of", "{a}*{fact}", "g", "molar mass"),
+    FormulaPhrase(rf"how many moles are in {_A} g of", "{a}/{fact}", "mol", "molar mass"),
+    FormulaPhrase(rf"room do {_A} g of \w+ take up", "{a}/{fact}", "cm^3", "density"),
 )
 
 STORY = {
@@ -74,7 +74,7 @@ OPERATIONS = {
 }
 
 
-def readings(text: str, phrases: dict[str, str]) -> list[str]:
+def find_phrases(text: str, phrases: dict[str, str]) -> list[str]:
     """Return the readings of the phrases in the order of the text."""
     spoken = [
         (match.start(), reading.format(*match.groups()))
@@ -99,7 +99,7 @@ _CLAUSE = re.compile(r"(?P<to>\w+) = (?:(?P<factor>\d+) \* )?(?P<from>\w+)(?: (?
 _GIFT = re.compile(r"(?P<giver>\w+) -> (?P<taker>\w+) (?P<amount>\d+)")
 
 
-def clauses(text: str) -> list[str]:
+def find_clauses(text: str) -> list[str]:
     """Return the formal clauses of a text in its order."""
     spoken: dict[int, str] = {}
     for pattern, clause in CLAUSES.items():
@@ -109,7 +109,9 @@ def clauses(text: str) -> list[str]:
     return [spoken[at] for at in sorted(spoken)]
 
 
-def run(steps: Sequence[str], act: Callable[[Fraction, str], Fraction] = lambda value, _: value) -> dict[str, Fraction]:
+def run_clauses(
+    steps: Sequence[str], act: Callable[[Fraction, str], Fraction] = lambda value, _: value
+) -> dict[str, Fraction]:
     """Return name → final possession.
 
     `act(value, operation)` may change each result; unreadable clauses are skipped.

@@ -12,8 +12,8 @@ from typing import Any
 from ops.core.messages import Sample
 from ops.core.problem import Problem, Split
 from ops.core.registry import StaticStep
-from ops.synthetic.generalists import SKILLS, think
-from ops.synthetic.reading import read
+from ops.synthetic.generalists import SKILLS, respond
+from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
 
 NAMES = (*TOOLS, *SKILLS)
@@ -28,19 +28,20 @@ def answer(
     """
     name = model.removeprefix("local/")
     if name in TOOLS:
-        text = TOOLS[name](read(messages))
+        text = TOOLS[name](parse_task(messages))
     else:
-        text = think(name, messages, sample=sample, temperature=temperature).text
+        text = respond(name, messages, sample=sample, temperature=temperature).text
     return SimpleNamespace(
         model=model,
         choices=[SimpleNamespace(finish_reason="stop", message=SimpleNamespace(content=text))],
         usage=SimpleNamespace(
-            prompt_tokens=sum(tokens(message["content"]) for message in messages), completion_tokens=tokens(text)
+            prompt_tokens=sum(count_tokens(message["content"]) for message in messages),
+            completion_tokens=count_tokens(text),
         ),
     )
 
 
-def tokens(text: str) -> int:
+def count_tokens(text: str) -> int:
     """Return the tokens that a tool bills: one per four characters, at least one."""
     return max(1, (len(text) + 3) // 4)
 
@@ -50,20 +51,20 @@ __all__ = ["NAMES", "answer", "benchmarks", "problems", "workflows"]
 
 def benchmarks() -> frozenset[str]:
     """Return the benchmarks that a family mirrors."""
-    from ops.synthetic.problems import mirrored
+    from ops.synthetic.problems import mirrored_benchmarks
 
-    return mirrored()
+    return mirrored_benchmarks()
 
 
 def problems(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
-    """Return problems as `generate` does."""
-    from ops.synthetic.problems import generate
+    """Return problems as `generate_problems` does."""
+    from ops.synthetic.problems import generate_problems
 
-    return generate(benchmark, split, count, seed)
+    return generate_problems(benchmark, split, count, seed)
 
 
 def workflows() -> dict[str, tuple[StaticStep, ...]]:
     """Return the fixed set of workflows by name."""
-    from ops.synthetic.flows import flows
+    from ops.synthetic.flows import fixed_workflows
 
-    return {flow.name: flow.steps for flow in flows()}
+    return {flow.name: flow.steps for flow in fixed_workflows()}

@@ -21,19 +21,19 @@ _KINDS: dict[str, tuple[Domain, GraderName]] = {
 TEST_SHARE = 0.25
 
 
-def mirrored() -> frozenset[str]:
+def mirrored_benchmarks() -> frozenset[str]:
     """Return the benchmarks that an embedded family mirrors."""
     return frozenset(_KINDS)
 
 
-def generate(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
+def generate_problems(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
     """Return `count` distinct problems of a benchmark, its families in turn.
 
     A question's text decides its split, so that no question is in both splits for any seed. Raises `ValueError` when a
     family runs out of new questions.
     """
     families = [family for family in FAMILIES if family.benchmark == benchmark]
-    streams = [drafts(family, split, seed) for family in families]
+    streams = [generate_drafts(family, split, seed) for family in families]
     domain, grader = _KINDS[benchmark]
     problems = []
     for index in range(count):
@@ -58,7 +58,7 @@ def generate(benchmark: str, split: Split, count: int, seed: int) -> list[Proble
     return problems
 
 
-def drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
+def generate_drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
     """Yield distinct proven drafts of one family and split without end."""
     random = Random(f"{family.name}:{split}:{seed}")
     seen: set[tuple[str, tuple[str, ...]]] = set()
@@ -68,7 +68,7 @@ def drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
         first, second = draft.proof
         if first != second:
             raise ValueError(f"family {family.name}: two derivations disagree on {draft.question!r}: {draft.proof}")
-        if not unseen_benchmark and split_of(draft.question) != split:
+        if not unseen_benchmark and choose_split(draft.question) != split:
             continue
         # The same choices in another order do not make another problem.
         key = (draft.question, tuple(sorted(draft.choices)))
@@ -78,7 +78,7 @@ def drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
     raise ValueError(f"family {family.name}: no further distinct question in split {split}; ask for fewer")
 
 
-def split_of(question: str) -> Split:
+def choose_split(question: str) -> Split:
     """Return the split of a question, by a hash of its text."""
     value = int(hashlib.sha256(question.encode()).hexdigest()[:8], 16) / 16**8
     return "test" if value < TEST_SHARE else "train"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-Form = Literal["boxed", "letter", "short", "program"]
+AnswerForm = Literal["boxed", "letter", "short", "program"]
 
 _MARK = "\n\nSubtask: "
 _CHOICE = re.compile(r"^([A-J])\) (.*)$", re.MULTILINE)
-_FORMS: tuple[tuple[str, Form], ...] = (
+_FORMS: tuple[tuple[str, AnswerForm], ...] = (
     (r"\boxed{", "boxed"),
     ('"Answer: X"', "letter"),
     ("```python", "program"),
@@ -23,13 +23,13 @@ class Task(NamedTuple):
     question: str
     """The question's text, without choices and without the line on the answer's form."""
     choices: dict[str, str]
-    form: Form
+    form: AnswerForm
     subtask: str
     """The subtask in lower case."""
     context: tuple[str, ...]
     """Responses of the visible earlier steps, oldest first."""
 
-    def lines(self, mark: str) -> list[str]:
+    def marked_lines(self, mark: str) -> list[str]:
         """Return the lines that earlier workers wrote after `MARK:`, oldest first."""
         return [
             line.removeprefix(f"{mark}: ").strip()
@@ -39,7 +39,7 @@ class Task(NamedTuple):
         ]
 
 
-def read(messages: Sequence[Mapping[str, str]]) -> Task:
+def parse_task(messages: Sequence[Mapping[str, str]]) -> Task:
     """Split the messages of a step into their parts. Text without marks is part of the question."""
     users = [message["content"] for message in messages if message["role"] == "user"]
     opening, _, subtask = (users[0] if users else "").rpartition(_MARK)
@@ -48,7 +48,7 @@ def read(messages: Sequence[Mapping[str, str]]) -> Task:
     if len(users) > 1:
         subtask = users[-1].removeprefix("Subtask: ")
     body, _, last = opening.rpartition("\n")
-    form: Form = next((form for mark, form in _FORMS if mark in last), "short")
+    form: AnswerForm = next((form for mark, form in _FORMS if mark in last), "short")
     if body == "" or not last.startswith(("Give the ", "Finish with ")):
         body = opening
     return Task(
@@ -63,7 +63,7 @@ def read(messages: Sequence[Mapping[str, str]]) -> Task:
 _ANSWER = re.compile(r"```python\n((?:.|\n)*?)```|\\boxed\{(.+)\}|^Answer: (.+)$", re.MULTILINE)
 
 
-def answers(task: Task) -> list[str]:
+def find_answers(task: Task) -> list[str]:
     """Return the final answers in the visible responses, at most one per response, oldest first."""
     last = (list(_ANSWER.finditer(response))[-1:] for response in task.context)
     return [
@@ -71,6 +71,6 @@ def answers(task: Task) -> list[str]:
     ]
 
 
-def state(task: Task, value: str) -> str:
+def format_answer(task: Task, value: str) -> str:
     """Return a final answer in the form that the question asks for."""
     return f"\\boxed{{{value}}}" if task.form == "boxed" else f"Answer: {value}"

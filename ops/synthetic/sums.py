@@ -70,8 +70,8 @@ _ENDING = (
 _EDGES = re.compile(rf"^(?:{_OPENING} )*|(?: {_ENDING})*$")
 
 
-def formula(question: str) -> str | None:
-    """Return the sum that the question consists of in the grammar of `ops.synthetic.formula`; None for any other
+def find_sum(question: str) -> str | None:
+    """Return the sum that the question consists of in the grammar of `ops.synthetic.find_sum`; None for any other
     question."""
     if len(question) > MAX_LENGTH:
         return None
@@ -89,16 +89,16 @@ def formula(question: str) -> str | None:
         return None
     if re.search(r"[\d.] [\d.]", text):  # two numbers without an operation between them
         return None
-    return body if value_of(body) is not None else None
+    return body if evaluate_sum(body) is not None else None
 
 
-def value(question: str) -> Fraction | None:
+def sum_value(question: str) -> Fraction | None:
     """Return the exact value of the sum that the question consists of; None for any other question."""
-    body = formula(question)
-    return None if body is None else value_of(body)
+    body = find_sum(question)
+    return None if body is None else evaluate_sum(body)
 
 
-def value_of(body: str) -> Fraction | None:
+def evaluate_sum(body: str) -> Fraction | None:
     """Return the exact value of a formula of numbers; None if it has none, or one of more than `MAX_DIGITS` digits."""
     try:
         return _value(cpython.parse(body, "eval").body, body)
@@ -178,4 +178,4 @@ def _signed(text: str) -> str:
 
 
 def _number(text: str) -> Fraction:
-    return value_of(text.replace(" ", "").replace("^", "**")) or Fraction(0)
+    return evaluate_sum(text.replace(" ", "").replace("^", "**")) or Fraction(0)

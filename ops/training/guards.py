@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ops.config import Guards, Setup
 from ops.core.errors import DataError
-from ops.training.run.training_run import CURVE, RunPlan, read_curve
+from ops.training.run.training_run import CURVE_FILE, RunPlan, read_curve
 from ops.workflow.cards import load_cards
 
 Row = Mapping[str, Any]
@@ -26,7 +26,7 @@ class GuardVerdict(NamedTuple):
     """A guard's finding, and whether it is within the threshold."""
 
     passed: bool
-    saw: str
+    finding: str
     threshold: str
 
 
@@ -35,13 +35,13 @@ class GuardFinding(NamedTuple):
 
     guard: str
     passed: bool
-    saw: str
+    finding: str
     threshold: str
     remedy: str
 
     def __str__(self) -> str:
         """Return the finding in one line, with the remedy if it is outside the threshold."""
-        line = f"{self.saw} (threshold: {self.threshold})"
+        line = f"{self.finding} (threshold: {self.threshold})"
         return line if self.passed else f"{line}. {self.remedy}"
 
 
@@ -51,7 +51,7 @@ class GuardEvidence:
 
     rows: Sequence[Row]
     guards: Guards
-    alone: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    solo_accuracy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Domain → worker → solo accuracy in [0, 1]; empty if it was not measured."""
 
     @property
@@ -72,14 +72,14 @@ class Guard(NamedTuple):
 
     about: str
     remedy: str
-    judge: Callable[[GuardEvidence], GuardVerdict]
+    assess: Callable[[GuardEvidence], GuardVerdict]
 
 
-def guard_all(evidence: GuardEvidence) -> list[GuardFinding]:
+def check_guards(evidence: GuardEvidence) -> list[GuardFinding]:
     """Return the finding of every guard, in the order of `GUARDS`. Raises `ValueError` for a run without a step."""
     if not evidence.rows:
         raise ValueError("a run without a step shows nothing")
-    return [GuardFinding(name, *guard.judge(evidence), guard.remedy) for name, guard in GUARDS.items()]
+    return [GuardFinding(name, *guard.assess(evidence), guard.remedy) for name, guard in GUARDS.items()]
 
 
 def _format_failures(evidence: GuardEvidence) -> GuardVerdict:
@@ -94,7 +94,7 @@ def _format_failures(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _one_worker(evidence: GuardEvidence) -> GuardVerdict:
-    limit, use = evidence.guards.max_worker_share, _use(evidence.last)
+    limit, use = evidence.guards.max_worker_share, _count_worker_use(evidence.last)
     threshold = f"at most {limit:.0%} in the domain where it is used least"
     workers = {name for used in use.values() for name in used}
     least = {name: min(used[name] / used.total() for used in use.values()) for name in workers}
@@ -109,15 +109,15 @@ def _worker_mismatch(evidence: GuardEvidence) -> GuardVerdict:
     limit = evidence.guards.max_worker_gap
     threshold = f"at most {100 * limit:.0f} points below the best worker there"
     gaps = []
-    for domain, used in _use(evidence.last).items():
-        alone, chosen = evidence.alone.get(domain, {}), used.most_common(1)[0][0]
+    for domain, used in _count_worker_use(evidence.last).items():
+        alone, chosen = evidence.solo_accuracy.get(domain, {}), used.most_common(1)[0][0]
         if chosen in alone:
             best = max(alone, key=lambda name: alone[name])
             gaps.append((alone[best] - alone[chosen], domain, chosen, best))
     if not gaps:
         return GuardVerdict(True, "the workers were not measured alone", threshold)
     gap, domain, chosen, best = max(gaps)
-    alone = evidence.alone[domain]
+    alone = evidence.solo_accuracy[domain]
     saw = f"{domain}: {chosen} is used most, alone right on {alone[chosen]:.1%}; {best} on {alone[best]:.1%}"
     return GuardVerdict(not gap > limit, saw, threshold)
 
@@ -142,7 +142,7 @@ def _routing_entropy(evidence: GuardEvidence) -> GuardVerdict:
     return GuardVerdict(not after < limit * before, saw, f"at least {limit:.0%} of the first")
 
 
-def _no_gain(evidence: GuardEvidence) -> GuardVerdict:
+def _right_if_valid_rises(evidence: GuardEvidence) -> GuardVerdict:
     before, after = _right_if_valid(evidence.first), _right_if_valid(evidence.last)
     limit = evidence.guards.min_gain
     saw = f"of the valid workflows {_percent(before)} were right at the beginning and {_percent(after)} at the end"
@@ -193,7 +193,7 @@ def _right_if_valid(rows: Sequence[Row]) -> float:
     return right / graded if graded else math.nan
 
 
-def _use(rows: Sequence[Row]) -> dict[str, Counter[str]]:
+def _count_worker_use(rows: Sequence[Row]) -> dict[str, Counter[str]]:
     """Return domain → worker → steps, for domains with worker calls."""
     use: dict[str, Counter[str]] = {}
     for row in rows:
@@ -235,7 +235,7 @@ GUARDS = {
         "The accuracy of valid workflows should rise. Otherwise the reward rises only because more workflows are valid",
         "Look at signal_forecast and zero_variance, and try harder or easier questions, larger groups or a better cold "
         "start",
-        _no_gain,
+        _right_if_valid_rises,
     ),
     "unscorable": Guard(
         "Only few rollouts should have no reward because their workers could not be reached",
@@ -257,18 +257,18 @@ GUARDS = {
 """Guards by name, which is also the name of the asset check."""
 
 
-def guard_run(setup: Setup, folder: Path) -> list[GuardFinding]:
+def check_run_guards(setup: Setup, folder: Path) -> list[GuardFinding]:
     """All guards' findings on the run in `folder`, at the recipe's current thresholds.
 
     Raises `DataError` if the run has no step yet.
     """
     if not (rows := read_curve(folder)):
-        raise DataError(folder / CURVE, "", "has no training step", "Train first: materialize conductor")
+        raise DataError(folder / CURVE_FILE, "", "has no training step", "Train first: materialize conductor")
     offered = RunPlan.read(folder).offered
-    return guard_all(GuardEvidence(rows, setup.recipe.guards, _alone(setup, offered)))
+    return check_guards(GuardEvidence(rows, setup.recipe.guards, _read_solo_accuracy(setup, offered)))
 
 
-def _alone(setup: Setup, offered: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def _read_solo_accuracy(setup: Setup, offered: tuple[str, ...]) -> dict[str, dict[str, float]]:
     """Domain → worker → solo accuracy; empty unless the profiles contain all offered workers."""
     try:
         cards = load_cards(setup.workspace.data, offered)

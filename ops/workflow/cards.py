@@ -12,7 +12,7 @@ from ops.config import Settings
 from ops.core.errors import DataError
 from ops.spending.books import usd
 
-DOMAINS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
+DOMAIN_WORDS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
 """Domains in the order of a card, in words."""
 
 
@@ -24,18 +24,20 @@ class WorkerCard(Settings):
     cost_usd: float = Field(ge=0)
     """Mean USD per call."""
 
-    def sentence(self) -> str:
+    def describe(self) -> str:
         """Return for example `mathematics 71 %, programming 5 %; $0.0021 a call`."""
-        strengths = ", ".join(f"{DOMAINS.get(name, name)} {share:.0%}" for name, share in self._ordered())
+        strengths = ", ".join(
+            f"{DOMAIN_WORDS.get(name, name)} {share:.0%}" for name, share in self._ordered_accuracies()
+        )
         return f"{strengths.replace('%', ' %')}; {usd(self.cost_usd)} a call"
 
-    def short(self) -> str:
+    def describe_briefly(self) -> str:
         """Return the card in few tokens: `math 71 code 5 $0.0021`."""
-        strengths = " ".join(f"{name} {100 * share:.0f}" for name, share in self._ordered())
+        strengths = " ".join(f"{name} {100 * share:.0f}" for name, share in self._ordered_accuracies())
         return f"{strengths} {usd(self.cost_usd)}"
 
-    def _ordered(self) -> list[tuple[str, float]]:
-        known = [name for name in DOMAINS if name in self.accuracy]
+    def _ordered_accuracies(self) -> list[tuple[str, float]]:
+        known = [name for name in DOMAIN_WORDS if name in self.accuracy]
         return [(name, self.accuracy[name]) for name in (*known, *sorted(set(self.accuracy) - set(known)))]
 
 
@@ -53,10 +55,10 @@ def load_cards(data: Path, offered: Sequence[str]) -> tuple[WorkerCard, ...]:
         raise DataError(file, "workers", f"cannot be read ({error})", remedy) from None
     if missing := [name for name in offered if name not in measured]:
         raise DataError(file, "workers", f"has no profile of {', '.join(missing)}", remedy)
-    return tuple(_card(measured[name], file, remedy) for name in offered)
+    return tuple(_parse_card(measured[name], file, remedy) for name in offered)
 
 
-def _card(row: dict[str, object], file: Path, remedy: str) -> WorkerCard:
+def _parse_card(row: dict[str, object], file: Path, remedy: str) -> WorkerCard:
     try:
         by_domain = row["by_domain"]
         accuracy = {name: score["accuracy"] for name, score in by_domain.items()}  # type: ignore[attr-defined]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class WorkClock:
+class Stopwatch:
     """Counts one step's work (seconds) on top of `before_s`, the work of the longest chain of steps before it.
 
     Calls `on_limit` when both together reach `limit_s`. It runs from its construction until `stop`, except inside
-    `waiting`.
+    `paused`.
     """
 
     def __init__(self, before_s: float, limit_s: float | None, on_limit: Callable[[], None]) -> None:
@@ -23,7 +23,7 @@ class WorkClock:
         self._set_alarm()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Stop the clock inside the block."""
         self.stop()
         try:

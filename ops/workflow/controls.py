@@ -14,7 +14,7 @@ from typing import Any
 
 from ops.core.messages import Message
 
-KNOWN = re.compile(
+KNOWN_CONTROL_TOKENS = re.compile(
     r"""<\|[\w .:/-]{1,64}\|>                                      # ChatML, Llama 3, Phi, Qwen and many others
       | <｜[\w▁ .:/-]{1,64}｜>                                      # DeepSeek
       | </?(?:s|bos|eos|pad|unk|turn|start_of_turn|end_of_turn)>   # Mistral, Gemma
@@ -23,42 +23,42 @@ KNOWN = re.compile(
 )
 """The control tokens of common model families, for messages whose tokenizer runs on a server."""
 
-_IN_TEMPLATE = re.compile(r"<[|｜]?[\w▁/ -]{1,64}[|｜]?>|<</?\w+>>|\[/?[A-Z_]{2,32}\]")
+_TOKEN_IN_TEMPLATE = re.compile(r"<[|｜]?[\w▁/ -]{1,64}[|｜]?>|<</?\w+>>|\[/?[A-Z_]{2,32}\]")
 
 
-def plain(text: str, controls: re.Pattern[str] = KNOWN) -> str:
+def escape_control_tokens(text: str, controls: re.Pattern[str] = KNOWN_CONTROL_TOKENS) -> str:
     """Return `text` with a blank after the first visible character of every control token; unchanged without any."""
     while controls.search(text):  # the rest of two overlapping tokens may be a third one
-        text = controls.sub(_broken, text)
+        text = controls.sub(_break_up, text)
     return text
 
 
-def _broken(token: re.Match[str]) -> str:
+def _break_up(token: re.Match[str]) -> str:
     after = len(token[0]) - len(token[0].lstrip()) + 1
     return f"{token[0][:after]} {token[0][after:]}"
 
 
-def plain_messages(tokenizer: Any, messages: Sequence[Message]) -> list[Message]:
+def escape_messages(tokenizer: Any, messages: Sequence[Message]) -> list[Message]:
     """Return the messages without control tokens of `tokenizer` or its chat template in their contents; roles are
     unchanged.
 
     To be called before every application of a template.
     """
-    controls = controls_of(tokenizer)
-    return [message | {"content": plain(message["content"], controls)} for message in messages]
+    controls = control_token_pattern(tokenizer)
+    return [message | {"content": escape_control_tokens(message["content"], controls)} for message in messages]
 
 
-def controls_of(tokenizer: Any) -> re.Pattern[str]:
+def control_token_pattern(tokenizer: Any) -> re.Pattern[str]:
     """Return the special tokens of a (transformers) tokenizer, and the texts of its chat template between the
     contents."""
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     template = tokenizer.chat_template
-    marks = _IN_TEMPLATE.findall(template) if isinstance(template, str) else []
-    return _pattern(tuple(sorted({*special, *marks})))
+    marks = _TOKEN_IN_TEMPLATE.findall(template) if isinstance(template, str) else []
+    return _pattern_of(tuple(sorted({*special, *marks})))
 
 
 @lru_cache(maxsize=16)
-def _pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
+def _pattern_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
     # A single character (or white space) cannot be broken up. Longest first, as a tokenizer matches them.
     breakable = sorted((token for token in tokens if len(token.strip()) > 1), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, breakable)) or r"(?!)")

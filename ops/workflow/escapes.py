@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 
-_COMMANDS = re.compile(
+_LATEX_COMMANDS = re.compile(
     r"""text[a-z]*+
     | n(?:Leftarrow|Rightarrow|Vdash|abla|atural|cong|e|earrow|eg|eq|ewcommand|ewline|exists|geq|geqslant|gtr|leftarrow
         |leq|leqslant|oalign|obreak|oindent|olimits|onumber|orm|ormalsize|ot|otag|otin|parallel|prec|rightarrow|sim
@@ -35,32 +35,32 @@ _BACKSLASH = re.compile(
             | (?P<blank>[nrt])(?P<word>[A-Za-z]*+) )?+""",
     re.VERBOSE,
 )
-_JSON = re.compile(r'\\(?:(?P<blank>[nrt])(?P<word>[A-Za-z]*+)|(?P<other>[bf])|[\\"u])')
+_JSON_ESCAPE = re.compile(r'\\(?:(?P<blank>[nrt])(?P<word>[A-Za-z]*+)|(?P<other>[bf])|[\\"u])')
 
 
-def text_of(spelling: str) -> str:
+def unescape_text(literal: str) -> str:
     """Return the text that the inside of a string spells, without its quotes."""
-    pasted = any(_stands(backslash) for backslash in _BACKSLASH.finditer(spelling))
-    return _BACKSLASH.sub(lambda backslash: _read(backslash, pasted), spelling)
+    pasted = any(_stays_as_written(backslash) for backslash in _BACKSLASH.finditer(literal))
+    return _BACKSLASH.sub(lambda backslash: _replace_backslash(backslash, pasted), literal)
 
 
-def spelling_of(text: str) -> str:
-    """Return a string in double quotes that `text_of` reads back as `text`."""
-    return _JSON.sub(_respelt, json.dumps(text, ensure_ascii=False))
+def quote_text(text: str) -> str:
+    """Return a string in double quotes that `unescape_text` reads back as `text`."""
+    return _JSON_ESCAPE.sub(_avoid_latex_command, json.dumps(text, ensure_ascii=False))
 
 
-def _stands(backslash: re.Match[str]) -> bool:
-    return backslash[0] == "\\" or _is_command(backslash)
+def _stays_as_written(backslash: re.Match[str]) -> bool:
+    return backslash[0] == "\\" or _is_latex_command(backslash)
 
 
-def _is_command(backslash: re.Match[str]) -> bool:
+def _is_latex_command(backslash: re.Match[str]) -> bool:
     if backslash["blank"] is None:
         return False
     word = backslash["blank"] + backslash["word"]
-    return _COMMANDS.fullmatch(word) is not None
+    return _LATEX_COMMANDS.fullmatch(word) is not None
 
 
-def _read(backslash: re.Match[str], pasted: bool) -> str:
+def _replace_backslash(backslash: re.Match[str], pasted: bool) -> str:
     if backslash["pair"]:
         return backslash[0] if pasted else "\\"
     if backslash["quote"]:
@@ -69,15 +69,15 @@ def _read(backslash: re.Match[str], pasted: bool) -> str:
         return ""
     if backslash["code"]:
         return chr(int(backslash["code"], 16))
-    if _stands(backslash):
+    if _stays_as_written(backslash):
         return backslash[0]
     return _BLANKS[backslash["blank"]] + backslash["word"]
 
 
-def _respelt(escape: re.Match[str]) -> str:
+def _avoid_latex_command(escape: re.Match[str]) -> str:
     """Return JSON's escape by code if its letter would be read as a LaTeX command's."""
     if escape["other"]:
         return "\\u0008" if escape["other"] == "b" else "\\u000c"
-    if _is_command(escape):
+    if _is_latex_command(escape):
         return f"\\u{ord(_BLANKS[escape['blank']]):04x}{escape['word']}"
     return escape[0]

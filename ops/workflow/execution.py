@@ -17,17 +17,32 @@ from ops.store import cache_key
 from ops.workers.litellm_private import encoding
 from ops.workers.replies import why_no_text
 from ops.workers.scheduling import Speeds, Turn
-from ops.workflow.clock import WorkClock
-from ops.workflow.controls import plain
+from ops.workflow.clock import Stopwatch
+from ops.workflow.controls import escape_control_tokens
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
-from ops.workflow.trace import FAILURES, Previous, StepFailure, StepStatus, StepTrace, TraceStatus, WorkflowTrace
+from ops.workflow.trace import (
+    STEP_FAILURES,
+    PreviousRound,
+    StepFailure,
+    StepStatus,
+    StepTrace,
+    TraceStatus,
+    WorkflowTrace,
+)
 
-__all__ = ["Previous", "StepTrace", "WorkflowTrace", "execute", "messages_of", "worker_messages"]
+__all__ = [
+    "PreviousRound",
+    "StepTrace",
+    "WorkflowTrace",
+    "build_worker_messages",
+    "execute_workflow",
+    "rebuild_messages",
+]
 
 
-def worker_messages(
-    workflow: Workflow, index: int, question: str, responses: Mapping[int, str], previous: Previous | None = None
+def build_worker_messages(
+    workflow: Workflow, index: int, question: str, responses: Mapping[int, str], previous: PreviousRound | None = None
 ) -> list[Message]:
     """What step `index`'s worker is sent: visible earlier steps as past turns, its own subtask last.
 
@@ -35,33 +50,33 @@ def worker_messages(
     "all" also sees, first of all, the end of the `previous` round. Control tokens of chat templates in any of
     these texts are broken up: a server would take them for its own. Raises `KeyError` when a response is missing.
     """
-    turns = [(workflow.steps[seen].subtask, responses[seen]) for seen in workflow.visible(index)]
+    turns = [(workflow.steps[seen].subtask, responses[seen]) for seen in workflow.visible_steps(index)]
     if previous is not None and workflow.steps[index].access == "all":
         turns.insert(0, previous)
     messages: list[Message] = []
     opening = f"{question}\n\n"
     for subtask, response in turns:
-        messages.append(_user(f"{opening}Subtask: {subtask}"))
-        messages.append({"role": "assistant", "content": plain(response)})
+        messages.append(_user_message(f"{opening}Subtask: {subtask}"))
+        messages.append({"role": "assistant", "content": escape_control_tokens(response)})
         opening = ""
-    messages.append(_user(f"{opening}Subtask: {workflow.steps[index].subtask}"))
+    messages.append(_user_message(f"{opening}Subtask: {workflow.steps[index].subtask}"))
     return messages
 
 
-def messages_of(trace: WorkflowTrace, index: int) -> list[Message]:
+def rebuild_messages(trace: WorkflowTrace, index: int) -> list[Message]:
     """The messages that step `index` was sent, made again from the trace. Raises `KeyError` when it was not asked."""
     answered = (step for step in trace.steps if step.status == "ok")
-    shown = {step.index: carried(step.response.text, trace.carried_tokens).text for step in answered}
-    return worker_messages(trace.workflow, index, trace.question, shown, trace.previous)
+    shown = {step.index: truncate_middle(step.response.text, trace.carried_tokens).text for step in answered}
+    return build_worker_messages(trace.workflow, index, trace.question, shown, trace.previous)
 
 
-async def execute(
+async def execute_workflow(
     workflow: Workflow,
     question: str,
     team: Team,
     *,
     sample: int | Sample = 0,
-    previous: Previous | None = None,
+    previous: PreviousRound | None = None,
     on_step: Callable[[StepTrace], None] | None = None,
 ) -> WorkflowTrace:
     """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `WorkflowTrace`.
@@ -85,29 +100,31 @@ async def execute(
     if unknown := [step.worker for step in workflow.steps if step.worker not in team.ordinals]:
         raise ValueError(f"worker {unknown[0]} is not among the {len(team.ordinals)} offered")
     if previous is not None:
-        previous = Previous(previous.subtask, carried(previous.response, team.execution.carried_tokens).text)
-    run = _Run(workflow, question, team, Sample.of(sample), previous, on_step)
-    first, *others = sorted(run.needed)
+        previous = PreviousRound(
+            previous.subtask, truncate_middle(previous.response, team.execution.carried_tokens).text
+        )
+    run = _Execution(workflow, question, team, Sample.of(sample), previous, on_step)
+    first, *others = sorted(run.needed_steps)
     try:
-        async with run.limit:
+        async with run.deadline:
             if others:
                 async with asyncio.TaskGroup() as group:
                     for index in (first, *others):
-                        group.create_task(run.step(index))
+                        group.create_task(run.run_step(index))
             else:  # one call needs no separate task
-                await run.step(first)
+                await run.run_step(first)
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     except TimeoutError:
-        if not run.limit.expired():
+        if not run.deadline.expired():
             raise  # a cancellation caused by a defect
         run.timed_out = True
-    if run.stop is not None:
-        raise run.stop
-    return run.trace()
+    if run.fatal_error is not None:
+        raise run.fatal_error
+    return run.build_trace()
 
 
-_FAILURE: dict[ResponseStatus, StepFailure] = {
+_FAILURE_OF_RESPONSE: dict[ResponseStatus, StepFailure] = {
     "declined": "declined", "tool_calls": "tool_calls", "reasoning": "reasoning",
 }  # fmt: skip
 """The status of a response without a text → that of its step, if it is not "empty"."""
@@ -121,7 +138,7 @@ class _Span(NamedTuple):
     queued: float
 
 
-class _Run:
+class _Execution:
     """The state of one execution."""
 
     def __init__(
@@ -130,56 +147,56 @@ class _Run:
         question: str,
         team: Team,
         sample: Sample,
-        previous: Previous | None,
+        previous: PreviousRound | None,
         on_step: Callable[[StepTrace], None] | None,
     ) -> None:
         self.workflow, self.question, self.team = workflow, question, team
         self.sample, self.previous, self.on_step = sample, previous, on_step
-        self.needed = workflow.needed()
-        self.sees = [workflow.visible(index) for index in range(len(workflow.steps))]
+        self.needed_steps = workflow.needed_steps()
+        self.visible_steps = [workflow.visible_steps(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
-        self.shown: dict[int, Carried] = {}
+        self.shown: dict[int, TruncatedText] = {}
         self.failures: dict[int, tuple[StepFailure, str]] = {}
         self.keys: dict[int, str] = {}
         self.spans: dict[int, _Span] = {}
         self.work_s: dict[int, float] = {}
         """Seconds of work of the longest chain that ends with a step, including the step."""
-        self.stop: PodiumError | None = None
+        self.fatal_error: PodiumError | None = None
         self.timed_out = False
-        self.settled = {index: asyncio.Event() for index in self.needed}
-        self.limit = asyncio.timeout(None)
+        self.ended_steps = {index: asyncio.Event() for index in self.needed_steps}
+        self.deadline = asyncio.timeout(None)
         """Expires when the longest chain of steps has worked for `deadline_s`."""
         self.loop = asyncio.get_running_loop()
-        self.began, self.began_at = self.loop.time(), time.time()
+        self.started, self.started_at = self.loop.time(), time.time()
 
-    async def step(self, index: int) -> None:
+    async def run_step(self, index: int) -> None:
         """Call the step's worker once the steps that it sees have ended, unless one of them has failed."""
-        for seen in self.sees[index]:
-            await self.settled[seen].wait()
-        if self.failures or self.stop is not None:
-            self.settled[index].set()
+        for seen in self.visible_steps[index]:
+            await self.ended_steps[seen].wait()
+        if self.failures or self.fatal_error is not None:
+            self.ended_steps[index].set()
             return
-        texts = {seen: self.shown[seen].text for seen in self.sees[index]}
-        messages = worker_messages(self.workflow, index, self.question, texts, self.previous)
-        parameters = self._parameters(index)
+        texts = {seen: self.shown[seen].text for seen in self.visible_steps[index]}
+        messages = build_worker_messages(self.workflow, index, self.question, texts, self.previous)
+        parameters = self._request_parameters(index)
         worker = self.team.workers[self.workflow.steps[index].worker].with_request_parameters(parameters)
-        sample = self._sample(index)
+        sample = self._sample_of_step(index)
         self.keys[index] = cache_key(worker.identity, messages, sample)
         started = self._elapsed()
         self.spans[index] = _Span(started, started, 0.0)
-        before = max((self.work_s[seen] for seen in self.sees[index]), default=0.0)
-        clock = WorkClock(before, self.team.execution.deadline_s, self._at_the_deadline)
-        turn = Turn(partial(self._remaining_s, index), clock.waiting)
+        before = max((self.work_s[seen] for seen in self.visible_steps[index]), default=0.0)
+        clock = Stopwatch(before, self.team.execution.deadline_s, self._expire)
+        turn = Turn(partial(self._remaining_s, index), clock.paused)
         try:
             response = await self.team.client.complete(worker, messages, sample=sample, turn=turn)
             self.responses[index] = response
             if response.is_blank:
                 problem, remedy = why_no_text(worker, response)
-                self.failures[index] = (_FAILURE.get(response.status, "empty"), f"{problem}. {remedy}")
+                self.failures[index] = (_FAILURE_OF_RESPONSE.get(response.status, "empty"), f"{problem}. {remedy}")
             elif "response_format" in parameters and not is_json(response.text):
                 self.failures[index] = ("malformed", f"worker {worker.name!r}: the response is not the JSON asked for")
             else:
-                self.shown[index] = carried(response.text, self.team.execution.carried_tokens)
+                self.shown[index] = truncate_middle(response.text, self.team.execution.carried_tokens)
         except WorkerUnreachable as error:
             self.failures[index] = ("unreachable", str(error))
         except ContextTooLong as error:
@@ -189,28 +206,28 @@ class _Run:
         except WorkerRefused as error:
             self.failures[index] = ("refused", str(error))
         except PodiumError as error:
-            self.stop = self.stop or error
+            self.fatal_error = self.fatal_error or error
         finally:
             clock.stop()
             self.work_s[index] = clock.work_s
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
-        if self.on_step is not None and self._outcome(index)[0] != "not_run":
-            self.on_step(self._step_trace(index))
-        self.settled[index].set()
+        if self.on_step is not None and self._step_outcome(index)[0] != "not_run":
+            self.on_step(self._build_step_trace(index))
+        self.ended_steps[index].set()
 
-    def _at_the_deadline(self) -> None:
-        self.limit.reschedule(self.loop.time())
+    def _expire(self) -> None:
+        self.deadline.reschedule(self.loop.time())
 
-    def _parameters(self, index: int) -> Mapping[str, Any]:
+    def _request_parameters(self, index: int) -> Mapping[str, Any]:
         """Return the parameters of the step's call: only the last step's response is the answer."""
         return self.team.answer_parameters if index == len(self.workflow.steps) - 1 else {}
 
-    def _sample(self, index: int) -> Sample:
+    def _sample_of_step(self, index: int) -> Sample:
         """Return the step's sample: a repeated request to the same worker gets another answer."""
-        steps, sees = self.workflow.steps, self.sees
+        steps, sees = self.workflow.steps, self.visible_steps
         same = (
             earlier
-            for earlier in sorted(self.needed)
+            for earlier in sorted(self.needed_steps)
             if earlier < index
             and steps[earlier].worker == steps[index].worker
             and steps[earlier].subtask == steps[index].subtask
@@ -222,38 +239,38 @@ class _Run:
 
     def _remaining_s(self, index: int, speeds: Speeds) -> float:
         """Return the expected seconds of the longest path from step `index`, inclusive, to the answer."""
-        longest: dict[int, float] = dict.fromkeys(self.needed, 0.0)
-        for step in sorted(self.needed, reverse=True):
+        longest: dict[int, float] = dict.fromkeys(self.needed_steps, 0.0)
+        for step in sorted(self.needed_steps, reverse=True):
             own = longest[step] + speeds.expected_s(self.team.workers[self.workflow.steps[step].worker])
             if step == index:
                 return own
-            for seen in self.sees[step]:
+            for seen in self.visible_steps[step]:
                 longest[seen] = max(longest[seen], own)
         raise AssertionError("only needed steps are asked")
 
     def _elapsed(self) -> float:
-        return self.loop.time() - self.began
+        return self.loop.time() - self.started
 
     # ── what happened ────────────────────────────────────────────────────────
 
-    def trace(self) -> WorkflowTrace:
+    def build_trace(self) -> WorkflowTrace:
         last = self.responses.get(len(self.workflow.steps) - 1)
-        status = self._status()
+        status = self._workflow_status()
         return WorkflowTrace(
             workflow=self.workflow,
             question=self.question,
-            steps=tuple(self._step_trace(index) for index in range(len(self.workflow.steps))),
+            steps=tuple(self._build_step_trace(index) for index in range(len(self.workflow.steps))),
             answer=last.text if last and status == "answered" else None,
             status=status,
             wall_s=self._elapsed(),
-            began=self.began_at,
+            started_at=self.started_at,
             carried_tokens=self.team.execution.carried_tokens,
             previous=self.previous,
         )
 
-    def _status(self) -> TraceStatus:
+    def _workflow_status(self) -> TraceStatus:
         kinds = {kind for kind, _ in self.failures.values()}
-        final = [kind for kind in FAILURES if kind != "unreachable"]
+        final = [kind for kind in STEP_FAILURES if kind != "unreachable"]
         for kind in final:  # no better connection would change these
             if kind in kinds:
                 return kind
@@ -261,9 +278,9 @@ class _Run:
             return "timed_out"
         return "unreachable" if kinds else "answered"
 
-    def _step_trace(self, index: int) -> StepTrace:
+    def _build_step_trace(self, index: int) -> StepTrace:
         step = self.workflow.steps[index]
-        status, error = self._outcome(index)
+        status, error = self._step_outcome(index)
         end = self._elapsed()
         span = self.spans.get(index, _Span(end, end, 0.0))
         return StepTrace(
@@ -271,7 +288,7 @@ class _Run:
             worker=self.team.workers[step.worker].name,
             ordinal=step.worker,
             subtask=step.subtask,
-            sees=self.sees[index],
+            sees=self.visible_steps[index],
             status=status,
             response=self.responses.get(index, NO_RESPONSE),
             error=error,
@@ -279,17 +296,17 @@ class _Run:
             started_s=span.started,
             ended_s=span.ended,
             queued_s=span.queued,
-            cut_tokens=self.shown[index].cut if index in self.shown else 0,
+            cut_tokens=self.shown[index].omitted_tokens if index in self.shown else 0,
         )
 
-    def _outcome(self, index: int) -> tuple[StepStatus, str]:
+    def _step_outcome(self, index: int) -> tuple[StepStatus, str]:
         if index in self.failures:
             return self.failures[index]
         if index in self.responses:
             return "ok", ""
         if index in self.keys and self.timed_out:
             return "timed_out", ""
-        return ("not_run" if index in self.needed else "pruned"), ""
+        return ("not_run" if index in self.needed_steps else "pruned"), ""
 
 
 def is_json(text: str) -> bool:
@@ -301,31 +318,31 @@ def is_json(text: str) -> bool:
     return True
 
 
-def _user(content: str) -> Message:
-    return {"role": "user", "content": plain(content)}
+def _user_message(content: str) -> Message:
+    return {"role": "user", "content": escape_control_tokens(content)}
 
 
-class Carried(NamedTuple):
-    """A response as later steps read it; `cut` tokens of it are omitted."""
+class TruncatedText(NamedTuple):
+    """A response as later steps read it; `omitted_tokens` tokens of it are omitted."""
 
     text: str
-    cut: int = 0
+    omitted_tokens: int = 0
 
 
-def carried(text: str, limit: int | None) -> Carried:
-    """Return `text`, or its beginning and end with `limit` tokens together and a mark between them.
+def truncate_middle(text: str, max_tokens: int | None) -> TruncatedText:
+    """Return `text`, or its beginning and end with `max_tokens` tokens together and a mark between them.
 
     The end is kept because the answer is usually there. A character is never cut in two. One tokenizer (tiktoken's
     cl100k_base, a dependency of LiteLLM) counts for every worker, because the limit only bounds the length; nothing is
     downloaded.
     """
-    if limit is None or len(text.encode(errors="replace")) <= limit:  # a token is at least one byte
-        return Carried(text)
+    if max_tokens is None or len(text.encode(errors="replace")) <= max_tokens:  # a token is at least one byte
+        return TruncatedText(text)
     tokenizer = encoding()
     tokens = tokenizer.encode_ordinary(text)
-    if len(tokens) <= limit:
-        return Carried(text)
+    if len(tokens) <= max_tokens:
+        return TruncatedText(text)
     whole, offsets = tokenizer.decode_with_offsets(tokens)
-    head, tail = offsets[limit // 2], offsets[len(tokens) - (limit - limit // 2)]
-    mark = f"[… cut: {limit} of {len(tokens)} tokens shown]"
-    return Carried(f"{whole[:head].rstrip()}\n{mark}\n{whole[tail:].lstrip()}", len(tokens) - limit)
+    head, tail = offsets[max_tokens // 2], offsets[len(tokens) - (max_tokens - max_tokens // 2)]
+    mark = f"[… cut: {max_tokens} of {len(tokens)} tokens shown]"
+    return TruncatedText(f"{whole[:head].rstrip()}\n{mark}\n{whole[tail:].lstrip()}", len(tokens) - max_tokens)

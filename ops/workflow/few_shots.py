@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ops.config import Settings, load
-from ops.workflow.grammar import SOLVE, Offered, Step, Workflow, ordinals_of, parse
+from ops.workflow.grammar import SOLVE_SUBTASK, OfferedWorkers, Step, Workflow, offered_ordinals, parse_workflow
 
 
 class FewShotStep(Settings):
@@ -27,14 +27,14 @@ class FewShot(Settings):
     question: str = Field(min_length=1)
     choices: tuple[str, ...] = ()
     offered: int = Field(default=7, ge=1)
-    """Number of workers that its ordinals count; it is shown with as many as the question offers (`on_offer`)."""
+    """Number of workers that its ordinals count; it is shown with as many as the question offers (`renumber_for`)."""
     reasoning: str = Field(min_length=1)
     steps: tuple[FewShotStep, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _parses(self) -> Self:
+    def _check_parses(self) -> Self:
         text = self.workflow.render()
-        parsed = parse(text, offered=self.offered, max_steps=len(self.steps))
+        parsed = parse_workflow(text, offered=self.offered, max_steps=len(self.steps))
         if parsed.workflow is None:
             raise ValueError(f"the workflow of {self.kind!r} does not parse: {parsed.detail}")
         return self
@@ -46,14 +46,16 @@ class FewShot(Settings):
 
     def without_subtasks(self) -> FewShot:
         """Return the same example with "solve the problem" as every subtask."""
-        return self.model_copy(update={"steps": tuple(s.model_copy(update={"subtask": SOLVE}) for s in self.steps)})
+        return self.model_copy(
+            update={"steps": tuple(s.model_copy(update={"subtask": SOLVE_SUBTASK}) for s in self.steps)}
+        )
 
-    def on_offer(self, offered: Offered) -> FewShot:
+    def renumber_for(self, offered: OfferedWorkers) -> FewShot:
         """Return the example rewritten for a pool with these offered workers.
 
         An offered worker keeps its ordinal; each other one gets a free ordinal, distinct while there are enough.
         """
-        present = tuple(ordinals_of(offered))
+        present = tuple(offered_ordinals(offered))
         ordinals = {step.worker: step.worker for step in self.steps if step.worker in present}
         for step in self.steps:
             if step.worker not in ordinals:

@@ -10,16 +10,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ops.workflow.assignments import Lists, last_block
-from ops.workflow.escapes import spelling_of
-from ops.workflow.literals import DEFECTS, MAX_TOKENS, FormatFailure, Value
+from ops.workflow.assignments import AssignedLists, find_last_block
+from ops.workflow.escapes import quote_text
+from ops.workflow.literals import DEFECT_WORDS, MAX_TOKENS, FormatFailure, Value
 
-SOLVE = "Solve the problem."
+SOLVE_SUBTASK = "Solve the problem."
 """The subtask that only asks for the answer: the default of `Workflow.single` and of precaching."""
 
 Access = Literal["none", "all"] | tuple[int, ...]
 AccessMode = Literal["binary", "fine_grained"]
-Offered = int | Collection[int]
+OfferedWorkers = int | Collection[int]
 """The workers on offer: how many (ordinals from 0), or their ordinals where others are left out."""
 
 
@@ -42,7 +42,7 @@ class Step:
             raise ValueError(f"worker ordinal {self.worker} is negative")
         if not self.subtask.strip():
             raise ValueError("a subtask must say something")
-        if not _encodable(self.subtask):
+        if not _is_encodable(self.subtask):
             raise ValueError("a subtask must be text that UTF-8 can encode")
 
 
@@ -57,11 +57,11 @@ class Workflow:
 
     def __post_init__(self) -> None:
         for index, step in enumerate(self.steps):
-            if isinstance(step.access, tuple) and (problem := _access_problem(step.access, index)):
+            if isinstance(step.access, tuple) and (problem := _find_access_problem(step.access, index)):
                 raise ValueError(f"step {index}: {problem}")
 
     @classmethod
-    def single(cls, worker: int, subtask: str = SOLVE) -> Workflow:
+    def single(cls, worker: int, subtask: str = SOLVE_SUBTASK) -> Workflow:
         """One worker alone."""
         return cls((Step(worker, subtask),))
 
@@ -70,14 +70,14 @@ class Workflow:
         """Three empty lists: in a recursive round, "keep that answer"."""
         return not self.steps
 
-    def visible(self, index: int) -> tuple[int, ...]:
+    def visible_steps(self, index: int) -> tuple[int, ...]:
         """Indices of the earlier steps whose subtask and response step `index` sees, in order."""
         access = self.steps[index].access
         if access == "all":
             return tuple(range(index))
         return tuple(sorted(access)) if isinstance(access, tuple) else ()
 
-    def needed(self) -> frozenset[int]:
+    def needed_steps(self) -> frozenset[int]:
         """Indices of the steps that can reach the answer: the last one and what it sees, directly or not."""
         reached: set[int] = set()
         waiting = [len(self.steps) - 1] if self.steps else []
@@ -85,12 +85,12 @@ class Workflow:
             index = waiting.pop()
             if index not in reached:
                 reached.add(index)
-                waiting.extend(self.visible(index))
+                waiting.extend(self.visible_steps(index))
         return frozenset(reached)
 
     def without_subtasks(self) -> Workflow:
-        """The steps with `SOLVE` as every subtask."""
-        return Workflow(tuple(replace(step, subtask=SOLVE) for step in self.steps))
+        """The steps with `SOLVE_SUBTASK` as every subtask."""
+        return Workflow(tuple(replace(step, subtask=SOLVE_SUBTASK) for step in self.steps))
 
     def renumbered(self, ordinals: Sequence[int]) -> Workflow:
         """The workflow with ordinals renumbered from 0 in the order of `ordinals`.
@@ -100,15 +100,15 @@ class Workflow:
         return Workflow(tuple(replace(step, worker=ordinals.index(step.worker)) for step in self.steps))
 
     def render(self) -> str:
-        """The three lists, one a line: what `parse` reads back as this workflow."""
-        subtasks = ", ".join(spelling_of(step.subtask) for step in self.steps)
+        """The three lists, one a line: what `parse_workflow` reads back as this workflow."""
+        subtasks = ", ".join(quote_text(step.subtask) for step in self.steps)
         access = ", ".join(_render_access(step.access) for step in self.steps)
         ids = ", ".join(str(step.worker) for step in self.steps)
         return f"model_id = [{ids}]\nsubtasks = [{subtasks}]\naccess_list = [{access}]"
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParseResult:
     """Either a `workflow`, or a `failure` with a `detail` for a person."""
 
     workflow: Workflow | None
@@ -116,110 +116,118 @@ class Parsed:
     detail: str = ""
 
 
-class _InvalidError(Exception):
+class _InvalidWorkflowError(Exception):
     def __init__(self, failure: FormatFailure, detail: str) -> None:
         super().__init__(detail)
         self.failure, self.detail = failure, detail
 
 
-def ordinals_of(offered: Offered) -> Collection[int]:
+def offered_ordinals(offered: OfferedWorkers) -> Collection[int]:
     """The ordinals on offer, in order."""
     return range(offered) if isinstance(offered, int) else offered
 
 
-def parse(
-    text: str, *, offered: Offered, max_steps: int = 5, access: AccessMode = "binary", recursive: bool = False
-) -> Parsed:
+def parse_workflow(
+    text: str, *, offered: OfferedWorkers, max_steps: int = 5, access: AccessMode = "binary", recursive: bool = False
+) -> ParseResult:
     """Read the workflow that `text` assigns; the last well-formed list of each name wins.
 
     `offered` is how many workers were on offer (ordinals 0 … offered-1), or their ordinals. `recursive`: a round
     in which three empty lists mean "keep the previous answer". Never raises, whatever the text.
     """
     try:
-        return Parsed(_read(text, ordinals_of(offered), max_steps, access, recursive))
-    except _InvalidError as invalid:
-        return Parsed(None, invalid.failure, invalid.detail)
+        return ParseResult(_read_workflow(text, offered_ordinals(offered), max_steps, access, recursive))
+    except _InvalidWorkflowError as invalid:
+        return ParseResult(None, invalid.failure, invalid.detail)
 
 
-_MISSING = {
+_MISSING_LISTS = {
     "model_id": FormatFailure.MISSING_MODEL_ID,
     "subtasks": FormatFailure.MISSING_SUBTASKS,
     "access_list": FormatFailure.MISSING_ACCESS_LIST,
 }
 
 
-def _read(text: str, offered: Collection[int], max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
+def _read_workflow(text: str, offered: Collection[int], max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
     # Where every step sees every earlier one by index, the lists grow with the square of the steps.
-    lists = last_block(text, max(MAX_TOKENS, 2 * max_steps * (max_steps + 2)))
+    lists = find_last_block(text, max(MAX_TOKENS, 2 * max_steps * (max_steps + 2)))
     if lists.block is None:
-        raise _why_not_whole(lists)
+        raise _explain_missing_block(lists)
     workers, subtasks, accesses = lists.block
     if len(workers) == len(subtasks) == 1 and not accesses:  # one step that sees nothing, in one bracket instead of two
         accesses = [[]]
     _check_lengths(len(workers), len(subtasks), len(accesses), max_steps, recursive)
     steps = (
-        Step(_worker(workers[i], i, offered), _subtask(subtasks[i], i), _access(accesses[i], i, mode))
+        Step(_parse_worker(workers[i], i, offered), _parse_subtask(subtasks[i], i), _parse_access(accesses[i], i, mode))
         for i in range(len(workers))
     )
     return Workflow(tuple(steps))
 
 
-def _why_not_whole(lists: Lists) -> _InvalidError:
+def _explain_missing_block(lists: AssignedLists) -> _InvalidWorkflowError:
     if keys := [name for name in lists.missing if name in lists.keys]:
-        return _InvalidError(FormatFailure.MAPPING, f"{keys[0]} is a key, not a name that a list is assigned to")
-    if len(lists.missing) == len(_MISSING):
-        return _InvalidError(FormatFailure.NO_ASSIGNMENT, "none of model_id, subtasks and access_list is assigned")
-    for name, missing in _MISSING.items():
+        return _InvalidWorkflowError(
+            FormatFailure.MAPPING, f"{keys[0]} is a key, not a name that a list is assigned to"
+        )
+    if len(lists.missing) == len(_MISSING_LISTS):
+        return _InvalidWorkflowError(
+            FormatFailure.NO_ASSIGNMENT, "none of model_id, subtasks and access_list is assigned"
+        )
+    for name, missing in _MISSING_LISTS.items():
         if name in lists.missing:
-            return _InvalidError(missing, f"{name} is not assigned")
+            return _InvalidWorkflowError(missing, f"{name} is not assigned")
         if defect := lists.defects.get(name):
-            return _InvalidError(defect, f"{name} is assigned, but its value is {DEFECTS[defect]}")
-    return _InvalidError(FormatFailure.AMBIGUOUS, "which three of the lists belong together is not plain")
+            return _InvalidWorkflowError(defect, f"{name} is assigned, but its value is {DEFECT_WORDS[defect]}")
+    return _InvalidWorkflowError(FormatFailure.AMBIGUOUS, "which three of the lists belong together is not plain")
 
 
 def _check_lengths(workers: int, subtasks: int, accesses: int, max_steps: int, recursive: bool) -> None:
     if not workers == subtasks == accesses:
-        raise _InvalidError(
+        raise _InvalidWorkflowError(
             FormatFailure.LENGTH_MISMATCH,
             f"{workers} in model_id, {subtasks} in subtasks, {accesses} in access_list",
         )
     if workers == 0 and not recursive:
-        raise _InvalidError(FormatFailure.EMPTY, "the three lists are empty")
+        raise _InvalidWorkflowError(FormatFailure.EMPTY, "the three lists are empty")
     if workers > max_steps:
-        raise _InvalidError(FormatFailure.TOO_MANY_STEPS, f"{workers} steps; at most {max_steps} are allowed")
+        raise _InvalidWorkflowError(FormatFailure.TOO_MANY_STEPS, f"{workers} steps; at most {max_steps} are allowed")
 
 
-def _worker(value: Value, index: int, offered: Collection[int]) -> int:
-    value = _number(value)
+def _parse_worker(value: Value, index: int, offered: Collection[int]) -> int:
+    value = _parse_number(value)
     if not isinstance(value, int):
-        raise _InvalidError(FormatFailure.BAD_WORKER, f"step {index}: {_short(value)} is no integer")
+        raise _InvalidWorkflowError(FormatFailure.BAD_WORKER, f"step {index}: {_shorten(value)} is no integer")
     if value not in offered:
         those = f"0 … {len(offered) - 1}" if isinstance(offered, range) else ", ".join(map(str, offered))
-        raise _InvalidError(FormatFailure.UNKNOWN_WORKER, f"step {index}: {value} is not among {those}")
+        raise _InvalidWorkflowError(FormatFailure.UNKNOWN_WORKER, f"step {index}: {value} is not among {those}")
     return value
 
 
-def _subtask(value: Value, index: int) -> str:
-    if not isinstance(value, str) or not _encodable(value):
-        raise _InvalidError(FormatFailure.BAD_SUBTASK, f"step {index}: {_short(value)} is not text")
+def _parse_subtask(value: Value, index: int) -> str:
+    if not isinstance(value, str) or not _is_encodable(value):
+        raise _InvalidWorkflowError(FormatFailure.BAD_SUBTASK, f"step {index}: {_shorten(value)} is not text")
     if not value.strip():
-        raise _InvalidError(FormatFailure.EMPTY_SUBTASK, f"step {index}: the subtask is empty")
+        raise _InvalidWorkflowError(FormatFailure.EMPTY_SUBTASK, f"step {index}: the subtask is empty")
     return value
 
 
-def _access(value: Value, index: int, mode: AccessMode) -> Access:
+def _parse_access(value: Value, index: int, mode: AccessMode) -> Access:
     if value == []:
         return "none"
     if _is_all(value) or (isinstance(value, list) and len(value) == 1 and _is_all(value[0])):
         return "all"
     if mode == "binary" or not isinstance(value, list):
-        raise _InvalidError(FormatFailure.BAD_ACCESS, f'step {index}: {_short(value)} is neither [] nor ["all"]')
-    indices = tuple(number for item in value if isinstance(number := _number(item), int))
+        raise _InvalidWorkflowError(
+            FormatFailure.BAD_ACCESS, f'step {index}: {_shorten(value)} is neither [] nor ["all"]'
+        )
+    indices = tuple(number for item in value if isinstance(number := _parse_number(item), int))
     if len(indices) < len(value):
-        raise _InvalidError(FormatFailure.BAD_ACCESS, f"step {index}: {_short(value)} is no list of step indices")
-    if problem := _access_problem(indices, index):
+        raise _InvalidWorkflowError(
+            FormatFailure.BAD_ACCESS, f"step {index}: {_shorten(value)} is no list of step indices"
+        )
+    if problem := _find_access_problem(indices, index):
         later = any(not 0 <= seen < index for seen in indices)
-        raise _InvalidError(
+        raise _InvalidWorkflowError(
             FormatFailure.ACCESS_NOT_EARLIER if later else FormatFailure.BAD_ACCESS,
             f"step {index}: {problem}",
         )
@@ -229,7 +237,7 @@ def _access(value: Value, index: int, mode: AccessMode) -> Access:
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
-def _number(value: Value) -> Value:
+def _parse_number(value: Value) -> Value:
     """The number that a string of digits spells; anything else as it is."""
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
@@ -238,7 +246,7 @@ def _is_all(value: Value) -> bool:
     return isinstance(value, str) and value.strip().lower() == "all"
 
 
-def _access_problem(access: Sequence[int], index: int) -> str:
+def _find_access_problem(access: Sequence[int], index: int) -> str:
     if wrong := [seen for seen in access if not 0 <= seen < index]:
         return f"access to {wrong[0]}, which is not an earlier step"
     return "access names one step twice" if len(set(access)) < len(access) else ""
@@ -253,9 +261,9 @@ def _render_access(access: Access) -> str:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _encodable(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     return _SURROGATE.search(text) is None
 
 
-def _short(value: Value) -> str:
+def _shorten(value: Value) -> str:
     return f"{value!r:.60}"

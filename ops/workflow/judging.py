@@ -13,13 +13,15 @@ from ops.core.problem import Grade, Problem
 from ops.grading import GRADERS, grade_many
 from ops.grading.grader import find_custom_grader
 from ops.workers.scheduling import Client
-from ops.workflow.controls import plain
+from ops.workflow.controls import escape_control_tokens
 
-MAX_CHARACTERS = 50_000
+MAX_JUDGED_CHARACTERS = 50_000
 """A longer answer is wrong: no judge is paid to read it."""
 
 
-async def graded(problems: Sequence[Problem], answers: Sequence[str | None], client: Client) -> list[Grade | None]:
+async def grade_answers(
+    problems: Sequence[Problem], answers: Sequence[str | None], client: Client
+) -> list[Grade | None]:
     """Return the grade of each problem's answer, computed in a thread or by the benchmark's judge; None without an
     answer.
 
@@ -32,7 +34,7 @@ async def graded(problems: Sequence[Problem], answers: Sequence[str | None], cli
     made = await asyncio.to_thread(grade_many, [(problems[index], answers[index] or "") for index in others])
     for index, grade in zip(others, made, strict=True):
         grades[index] = grade
-    calls = (judged(problems[index], answers[index] or "", client) for index in asking)
+    calls = (ask_judge(problems[index], answers[index] or "", client) for index in asking)
     for index, result in zip(asking, await asyncio.gather(*calls, return_exceptions=True), strict=True):
         if isinstance(result, BaseException):
             raise result
@@ -40,16 +42,16 @@ async def graded(problems: Sequence[Problem], answers: Sequence[str | None], cli
     return grades
 
 
-async def judged(problem: Problem, response: str, client: Client) -> Grade:
+async def ask_judge(problem: Problem, response: str, client: Client) -> Grade:
     """Let the benchmark's judge grade one response; a judge that cannot be reached makes it unscorable."""
     grader = GRADERS[problem.grader]
     assert grader.parse_judge_reply is not None
     answer = grader.extract_answer(problem, response)
     if not answer:
         return Grade(0.0, "", "no answer found")
-    if len(answer) > MAX_CHARACTERS:
-        return Grade(0.0, answer[:200], f"longer than {MAX_CHARACTERS} characters")
-    judge, messages = question(problem, answer)
+    if len(answer) > MAX_JUDGED_CHARACTERS:
+        return Grade(0.0, answer[:200], f"longer than {MAX_JUDGED_CHARACTERS} characters")
+    judge, messages = build_judge_request(problem, answer)
     try:
         reply = await client.complete(judge, messages)
     except WorkerUnreachable:
@@ -59,9 +61,9 @@ async def judged(problem: Problem, response: str, client: Client) -> Grade:
     return grader.parse_judge_reply(problem, answer, reply.text)._replace(cost_usd=reply.cost_usd)
 
 
-def question(problem: Problem, answer: str) -> tuple[Worker, list[Message]]:
+def build_judge_request(problem: Problem, answer: str) -> tuple[Worker, list[Message]]:
     """Return the judge of the problem's benchmark, and the messages with which it is asked about an answer."""
     ask = GRADERS[problem.grader].build_judge_messages
     assert ask is not None
-    messages = [{**message, "content": plain(message["content"])} for message in ask(problem, answer)]
+    messages = [{**message, "content": escape_control_tokens(message["content"])} for message in ask(problem, answer)]
     return cast("Worker", find_custom_grader(problem).judge), messages

@@ -1,6 +1,6 @@
 """Read one list of Python literals out of a text, without evaluating anything, in linear time; name what fails.
 
-Why linear: `LIST` never reads a character as part of two lists: a list, or an apparent
+Why linear: `LIST_PATTERN` never reads a character as part of two lists: a list, or an apparent
 beginning of one, is consumed up to where it fails. A string without an end is given back, but the
 stretch that was searched for its end holds no other quote that could open a string of its kind. Every
 quantifier is possessive, so nothing backtracks.
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import cast
 
 from ops.core.cpython import literal
-from ops.workflow.escapes import text_of
+from ops.workflow.escapes import unescape_text
 
 Value = int | float | str | list["Value"]
 
@@ -72,7 +72,7 @@ class FormatFailure(StrEnum):
     """The completion reached the limit of tokens before its end: counted in training, not visible in the text."""
 
 
-DEFECTS = {
+DEFECT_WORDS = {
     FormatFailure.NOT_A_LIST: "no list",
     FormatFailure.TUPLE: "in round brackets, not in square ones",
     FormatFailure.UNBRACKETED: "values with commas, but no brackets around them",
@@ -93,40 +93,41 @@ _STRING = r"""(?:[rRuU]?+(?:
 )"""
 _NUMBER = r"[+-]?+[0-9][0-9.]{0,18}+(?![\w.])"
 _COMMENT = r"\#[^\n]*+"
-_BETWEEN = r"[ \t\r\n\f,]*+"
+_SEPARATORS = r"[ \t\r\n\f,]*+"
 # Each turn of a loop takes an item with what follows it: half the turns, half the time.
-_FLAT = rf"{_BETWEEN}(?:(?:{_NUMBER}|{_STRING}|{_COMMENT}){_BETWEEN})*+"
-FLAGS = re.VERBOSE | re.DOTALL
+_FLAT_ITEMS = rf"{_SEPARATORS}(?:(?:{_NUMBER}|{_STRING}|{_COMMENT}){_SEPARATORS})*+"
+PATTERN_FLAGS = re.VERBOSE | re.DOTALL
 
-LIST = rf"\[{_BETWEEN}(?:(?:{_NUMBER}|\[{_FLAT}\]|{_STRING}|{_COMMENT}){_BETWEEN})*+(?:(?P<closed>\])|\[{_FLAT}|)"
-"""A list in square brackets (group `closed`), or as far as it is one; for a pattern with `FLAGS`."""
+_ITEMS = rf"(?:(?:{_NUMBER}|\[{_FLAT_ITEMS}\]|{_STRING}|{_COMMENT}){_SEPARATORS})*+"
+LIST_PATTERN = rf"\[{_SEPARATORS}{_ITEMS}(?:(?P<closed>\])|\[{_FLAT_ITEMS}|)"
+"""A list in square brackets (group `closed`), or as far as it is one; for a pattern with `PATTERN_FLAGS`."""
 
-_PARTS = re.compile(
+_ELEMENT = re.compile(
     rf"""(?P<comment>{_COMMENT}) | (?P<raw>[rR](?=["']){_STRING}) | (?P<string>{_STRING}) | {_NUMBER} | [\[\],]""",
-    FLAGS,
+    PATTERN_FLAGS,
 )
-_TO_TRANSLATE = re.compile(r"[\\#\r“‘]")
+_NEEDS_TRANSLATION = re.compile(r"[\\#\r“‘]")
 
 
-def evaluate(source: str, max_tokens: int) -> tuple[list[Value] | FormatFailure, int]:
-    """The list in `source`, which `LIST` matched and which is closed, and how many tokens were examined."""
+def parse_list(source: str, max_tokens: int) -> tuple[list[Value] | FormatFailure, int]:
+    """The list in `source`, which `LIST_PATTERN` matched and which is closed, and how many tokens were examined."""
     if len(source) > MAX_CHARACTERS:
         return FormatFailure.TOO_LONG, 1
     tokens = len(source)  # at most: a short list, the usual one, need not be counted
     if tokens > max_tokens:
-        tokens = sum(1 for _ in islice(_PARTS.finditer(source), max_tokens + 1))
+        tokens = sum(1 for _ in islice(_ELEMENT.finditer(source), max_tokens + 1))
     if tokens > max_tokens:
         return FormatFailure.TOO_LONG, tokens
     if "\0" in source:
         return FormatFailure.NOT_A_LITERAL, tokens
     try:
-        value = literal(_PARTS.sub(_translate, source) if _TO_TRANSLATE.search(source) else source)
+        value = literal(_ELEMENT.sub(_to_python_literal, source) if _NEEDS_TRANSLATION.search(source) else source)
     except (SyntaxError, ValueError):  # a missing comma, a leading zero, a lone surrogate
         return FormatFailure.NOT_A_LITERAL, tokens
     return cast("list[Value]", value), tokens
 
 
-def _translate(part: re.Match[str]) -> str:
+def _to_python_literal(part: re.Match[str]) -> str:
     """A comment is dropped; a string that is no raw one becomes the Python literal of the text that it spells."""
     if part["comment"] is not None:
         return ""
@@ -134,4 +135,4 @@ def _translate(part: re.Match[str]) -> str:
         return part[0]
     quoted = part[0].lstrip("uU")
     quotes = 3 if quoted.startswith(('"' * 3, "'" * 3)) else 1
-    return repr(text_of(quoted[quotes:-quotes]))
+    return repr(unescape_text(quoted[quotes:-quotes]))

@@ -15,25 +15,32 @@ from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot, FewShotFile, FewShotStep, load_few_shots
-from ops.workflow.grammar import SOLVE, Offered, Step, Workflow, ordinals_of
-from ops.workflow.turn import EXAMPLE, OFFER, OFFER_IN_SHORT, QUESTION, RESPONSE_END, YOUR_TURN
+from ops.workflow.grammar import SOLVE_SUBTASK, OfferedWorkers, Step, Workflow, offered_ordinals
+from ops.workflow.turn import (
+    COMPACT_OFFER_HEADING,
+    EXAMPLE_HEADING,
+    OFFER_HEADING,
+    QUESTION_HEADING,
+    RESPONSE_END,
+    YOUR_TURN_HEADING,
+)
 
 __all__ = [
     "FewShot",
     "FewShotFile",
     "FewShotStep",
     "PromptTooLongError",
-    "check_length",
-    "conductor_messages",
+    "assign_ordinals",
+    "build_conductor_messages",
+    "build_recursive_messages",
+    "check_prompt_length",
     "load_few_shots",
-    "offer",
-    "recursive_messages",
-    "with_unknown_words",
+    "mask_words",
 ]
 
 _WORD = re.compile(r"[^\W\d_]+")
 
-Count = Callable[[Sequence[Message]], int]
+CountTokens = Callable[[Sequence[Message]], int]
 """The tokens of a chat, template included."""
 
 
@@ -52,18 +59,18 @@ class PromptTooLongError(PodiumError):
         self.where, self.tokens, self.limit, self.index = where, tokens, limit, index
 
     @classmethod
-    def of(cls, problem: Problem, tokens: int, limit: int) -> PromptTooLongError:
+    def for_problem(cls, problem: Problem, tokens: int, limit: int) -> PromptTooLongError:
         """The error that names the problem."""
         return cls(f"{problem.benchmark} problem {problem.id}", tokens, limit)
 
 
-def check_length(messages: Sequence[Message], problem: Problem, count: Count, limit: int) -> None:
+def check_prompt_length(messages: Sequence[Message], problem: Problem, count_tokens: CountTokens, limit: int) -> None:
     """Raise `PromptTooLongError`, naming the problem, when its prompt is beyond `limit` tokens."""
-    if (tokens := count(messages)) > limit:
-        raise PromptTooLongError.of(problem, tokens, limit)
+    if (tokens := count_tokens(messages)) > limit:
+        raise PromptTooLongError.for_problem(problem, tokens, limit)
 
 
-def offer(pool: Pool, seed: int | None, *, only: Sequence[str] | None = None) -> tuple[Worker, ...]:
+def assign_ordinals(pool: Pool, seed: int | None, *, only: Sequence[str] | None = None) -> tuple[Worker, ...]:
     """The pool's workers by ordinal, or those named in `only`: in the pool's order, or shuffled by `seed`.
 
     Raises `KeyError` for a name that is not in the pool, `ValueError` when no worker is left.
@@ -77,9 +84,9 @@ def offer(pool: Pool, seed: int | None, *, only: Sequence[str] | None = None) ->
     return tuple(workers)
 
 
-def conductor_messages(
+def build_conductor_messages(
     problem: Problem,
-    offered: Offered,
+    offered: OfferedWorkers,
     prompting: Prompting,
     few_shots: Sequence[FewShot],
     *,
@@ -93,25 +100,25 @@ def conductor_messages(
     are left out: they would break the rule that they illustrate. `cards`, by ordinal, are shown where
     `prompting.cards` asks for them. Raises `ValueError` when one is missing then.
     """
-    ordinals = ordinals_of(offered)
+    ordinals = offered_ordinals(offered)
     if prompting.cards and len(cards) != len(ordinals):
         raise ValueError(f"{len(cards)} cards for {len(ordinals)} workers on offer")
     measured = cards if prompting.cards else ()
-    shown = [example.on_offer(ordinals) for example in few_shots if len(example.steps) <= prompting.max_steps]
+    shown = [example.renumber_for(ordinals) for example in few_shots if len(example.steps) <= prompting.max_steps]
     if not prompting.subtasks:
         shown = [example.without_subtasks() for example in shown]
     if prompting.style == "compact":
-        return _compact(problem, ordinals, shown, measured)
-    question = _question(problem.question, problem.choices)
-    parts = [_instruction(prompting, ordinals)]
-    parts.extend(_example(number, shot, ordinals) for number, shot in enumerate(shown, 1))
+        return _build_compact_messages(problem, ordinals, shown, measured)
+    question = _render_question(problem.question, problem.choices)
+    parts = [_render_instruction(prompting, ordinals)]
+    parts.extend(_render_example(number, shot, ordinals) for number, shot in enumerate(shown, 1))
     if shown:
-        parts.append(YOUR_TURN)
-    parts.append(f"{_asked(question, ordinals, measured)}\n\nThink first, then end with the three lists.")
-    return [_user("\n\n".join(parts))]
+        parts.append(YOUR_TURN_HEADING)
+    parts.append(f"{_render_request(question, ordinals, measured)}\n\nThink first, then end with the three lists.")
+    return [_user_message("\n\n".join(parts))]
 
 
-def with_unknown_words(problem: Problem, share: float, seed: str) -> Problem:
+def mask_words(problem: Problem, share: float, seed: str) -> Problem:
     """Return the problem with about `share` of the question's words as random letters; `seed` and its key decide which.
 
     Numbers, choices, tests and the answer stay. For training (`prompting.unknown_words`).
@@ -128,38 +135,42 @@ def with_unknown_words(problem: Problem, share: float, seed: str) -> Problem:
     return replace(problem, question=_WORD.sub(shown, problem.question))
 
 
-def recursive_messages(
-    first: Sequence[Message], previous: str, answer: str, *, style: Literal["full", "compact"]
+def build_recursive_messages(
+    first_messages: Sequence[Message], previous_completion: str, answer: str, *, style: Literal["full", "compact"]
 ) -> list[Message]:
     """The chat of a recursive round: the first round's, what was written then, and what came of it.
 
-    `previous` is the Conductor's own earlier completion, `answer` the final response of the workflow
+    `previous_completion` is the Conductor's own earlier completion, `answer` the final response of the workflow
     in it. Only the next completion is ever parsed, so lists in `answer` are words.
     (Section 3.2 of arXiv:2512.04388.)
     """
-    again = (_AGAIN_COMPACT if style == "compact" else _AGAIN).format(answer=answer, **_FIXED)
-    return [*first, {"role": "assistant", "content": previous}, _user(again)]
+    again = (_COMPACT_ROUND_REQUEST if style == "compact" else _ROUND_REQUEST).format(answer=answer, **_ROUND_FIELDS)
+    return [*first_messages, {"role": "assistant", "content": previous_completion}, _user_message(again)]
 
 
-def _compact(
+def _build_compact_messages(
     problem: Problem, offered: Collection[int], examples: Sequence[FewShot], cards: Sequence[WorkerCard]
 ) -> list[Message]:
     messages: list[Message] = []
     for example in examples:
-        messages.append(_user(_in_short(example, offered)))
+        messages.append(_user_message(_render_compact_request(example, offered)))
         messages.append({"role": "assistant", "content": example.workflow.render()})
-    return [*messages, _user(_in_short(problem, offered, cards))]
+    return [*messages, _user_message(_render_compact_request(problem, offered, cards))]
 
 
-def _in_short(problem: Problem | FewShot, offered: Collection[int], cards: Sequence[WorkerCard] = ()) -> str:
+def _render_compact_request(
+    problem: Problem | FewShot, offered: Collection[int], cards: Sequence[WorkerCard] = ()
+) -> str:
     choices = f"\nChoices: {len(problem.choices)}" if problem.choices else ""
-    strengths = "".join(f"\n{ordinal}: {card.short()}" for ordinal, card in zip(offered, cards, strict=False))
-    return f"{problem.question}{choices}\n{OFFER_IN_SHORT}{' '.join(map(str, offered))}{strengths}"
+    strengths = "".join(
+        f"\n{ordinal}: {card.describe_briefly()}" for ordinal, card in zip(offered, cards, strict=False)
+    )
+    return f"{problem.question}{choices}\n{COMPACT_OFFER_HEADING}{' '.join(map(str, offered))}{strengths}"
 
 
-_FIXED = {"keep": Workflow(()).render(), "end": RESPONSE_END}
+_ROUND_FIELDS = {"keep": Workflow(()).render(), "end": RESPONSE_END}
 
-_AGAIN = """\
+_ROUND_REQUEST = """\
 Your plan was carried out. The response of its last step was:
 
 {answer}
@@ -174,7 +185,7 @@ by writing three empty lists:
 Otherwise write a better plan for the same question and the same models; a step that sees all earlier \
 steps also sees the response above. Think first, then end with the three lists."""
 
-_AGAIN_COMPACT = "Response: {answer}\nAgain?"
+_COMPACT_ROUND_REQUEST = "Response: {answer}\nAgain?"
 
 _INSTRUCTION = """\
 You are the conductor of a team of language models. You do not answer the question yourself: \
@@ -206,11 +217,11 @@ _ACCESS = {
 _SUBTASKS = {
     True: "a string in double quotes for each step, which tells its model what to do and in what form. Every model "
     "also reads the full question, so it need not be repeated.",
-    False: f'the string "{SOLVE}" for each step: every model reads the full question and is told only that.',
+    False: f'the string "{SOLVE_SUBTASK}" for each step: every model reads the full question and is told only that.',
 }
 
 
-def _instruction(prompting: Prompting, offered: Collection[int]) -> str:
+def _render_instruction(prompting: Prompting, offered: Collection[int]) -> str:
     # Both forms of access, and no work that would suggest a strategy.
     first, *others = offered
     steps = (
@@ -226,26 +237,27 @@ def _instruction(prompting: Prompting, offered: Collection[int]) -> str:
     )
 
 
-def _asked(question: str, offered: Collection[int], cards: Sequence[WorkerCard] = ()) -> str:
+def _render_request(question: str, offered: Collection[int], cards: Sequence[WorkerCard] = ()) -> str:
     models = ", ".join(f"Model {ordinal}" for ordinal in offered)
     if not cards:
-        return f"{QUESTION}\n{question}\n\n{OFFER}{models}"
-    lines = "\n".join(f"Model {ordinal}: {card.sentence()}" for ordinal, card in zip(offered, cards, strict=True))
+        return f"{QUESTION_HEADING}\n{question}\n\n{OFFER_HEADING}{models}"
+    lines = "\n".join(f"Model {ordinal}: {card.describe()}" for ordinal, card in zip(offered, cards, strict=True))
     return (
-        f"{QUESTION}\n{question}\n\n{OFFER}{models}\n"
+        f"{QUESTION_HEADING}\n{question}\n\n{OFFER_HEADING}{models}\n"
         f"What was measured of them (share of right answers alone, mean price):\n{lines}"
     )
 
 
-def _question(question: str, choices: Sequence[str]) -> str:
+def _render_question(question: str, choices: Sequence[str]) -> str:
     lettered = (f"{letter}) {text}" for letter, text in zip(string.ascii_uppercase, choices, strict=False))
     return "\n".join([question, *lettered])
 
 
-def _example(number: int, example: FewShot, offered: Collection[int]) -> str:
-    question = _asked(_question(example.question, example.choices), offered)
-    return f"{EXAMPLE.format(number=number)}\n{question}\n\n{example.reasoning.strip()}\n\n{example.workflow.render()}"
+def _render_example(number: int, example: FewShot, offered: Collection[int]) -> str:
+    question = _render_request(_render_question(example.question, example.choices), offered)
+    head = f"{EXAMPLE_HEADING.format(number=number)}\n{question}"
+    return f"{head}\n\n{example.reasoning.strip()}\n\n{example.workflow.render()}"
 
 
-def _user(content: str) -> Message:
+def _user_message(content: str) -> Message:
     return {"role": "user", "content": content}

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 from ops.workflow.grammar import Workflow
 
 Shape = Literal["empty", "abdication", "single", "debate", "verify_last", "chain", "aggregate", "tree", "mixed"]
-"""In the order in which the rules are tried; see `shape`."""
+"""In the order in which the rules are tried; see `classify_shape`."""
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 _PLANS = r"(?:plan|decide|choose|determine|design|organi[sz]e|orchestrate|coordinate|delegate|assign|schedule|dispatch)"
@@ -59,7 +59,7 @@ _ACTION = re.compile(
 )
 
 
-def shape(workflow: Workflow) -> Shape:
+def classify_shape(workflow: Workflow) -> Shape:
     """Name the strategy of the steps that reach the answer; the first rule that holds gives the name.
 
     "empty": no steps. "abdication": a subtask is to plan the rest. "single": one step. "debate": two or
@@ -68,47 +68,47 @@ def shape(workflow: Workflow) -> Shape:
     "aggregate": independent steps, and a last one that sees them all. "tree": partial results are merged on
     the way, each read by one later step. "mixed": any other graph (only index lists give one).
     """
-    needed = sorted(workflow.needed())
+    needed = sorted(workflow.needed_steps())
     if not needed:
         return "empty"
     if any(_ABDICATES.search(workflow.steps[index].subtask) for index in needed):
         return "abdication"
     if len(needed) == 1:
         return "single"
-    if any(_argues(workflow, index, is_last=index == needed[-1]) for index in needed):
+    if any(_is_rebuttal(workflow, index, is_last=index == needed[-1]) for index in needed):
         return "debate"
     if _is_check(workflow.steps[needed[-1]].subtask):
         return "verify_last"
-    return _graph(workflow, needed)
+    return _classify_graph(workflow, needed)
 
 
-def _graph(workflow: Workflow, needed: list[int]) -> Shape:
-    if all(before in workflow.visible(step) for before, step in pairwise(needed)):
+def _classify_graph(workflow: Workflow, needed: list[int]) -> Shape:
+    if all(before in workflow.visible_steps(step) for before, step in pairwise(needed)):
         return "chain"
-    last_sees_all = workflow.visible(needed[-1]) == tuple(needed[:-1])
-    if last_sees_all and not any(map(workflow.visible, needed[:-1])):
+    last_sees_all = workflow.visible_steps(needed[-1]) == tuple(needed[:-1])
+    if last_sees_all and not any(map(workflow.visible_steps, needed[:-1])):
         return "aggregate"
-    readers = Counter(earlier for earlier, later in direct(workflow) if later in needed)
+    readers = Counter(earlier for earlier, later in direct_edges(workflow) if later in needed)
     return "tree" if max(readers.values()) == 1 else "mixed"
 
 
-def direct(workflow: Workflow) -> list[tuple[int, int]]:
+def direct_edges(workflow: Workflow) -> list[tuple[int, int]]:
     """(earlier, later) where `later` sees `earlier` and sees nothing that sees `earlier`: no shortcuts."""
     above: list[set[int]] = []
     """For each step, everything that it sees, directly or not."""
     edges = []
     for later in range(len(workflow.steps)):
-        seen = workflow.visible(later)
+        seen = workflow.visible_steps(later)
         through = set().union(*(above[index] for index in seen)) if seen else set()
         above.append({*seen, *through})
         edges += [(earlier, later) for earlier in seen if earlier not in through]
     return edges
 
 
-def _argues(workflow: Workflow, index: int, *, is_last: bool) -> bool:
-    seen = workflow.visible(index)
+def _is_rebuttal(workflow: Workflow, index: int, *, is_last: bool) -> bool:
+    seen = workflow.visible_steps(index)
     independent = any(
-        first not in workflow.visible(second) for place, second in enumerate(seen) for first in seen[:place]
+        first not in workflow.visible_steps(second) for place, second in enumerate(seen) for first in seen[:place]
     )
     subtask = workflow.steps[index].subtask
     # A critique of several attempts that ends the workflow is a check; one that a later step answers is a debate.
@@ -121,14 +121,14 @@ def _is_check(subtask: str) -> bool:
     return first is not None and first["checks"] is not None
 
 
-def pattern(workflow: Workflow) -> str:
+def workflow_pattern(workflow: Workflow) -> str:
     """Who works on what is seen by whom, without the wording: `2 0<0 1<0,1` (worker `<` steps that it sees).
 
     Two workflows of the same pattern differ in their subtasks only. Steps that cannot reach the
     answer are part of it: they were written.
     """
     return " ".join(
-        f"{step.worker}<{','.join(map(str, seen))}" if (seen := workflow.visible(index)) else str(step.worker)
+        f"{step.worker}<{','.join(map(str, seen))}" if (seen := workflow.visible_steps(index)) else str(step.worker)
         for index, step in enumerate(workflow.steps)
     )
 
@@ -142,7 +142,7 @@ class Diversity(NamedTuple):
     """Shannon entropy of their shares, in bits: 0 when all are the same, log2(n) when all n differ."""
 
 
-def diversity(patterns: Iterable[str]) -> Diversity:
+def measure_diversity(patterns: Iterable[str]) -> Diversity:
     """Distinct patterns and their entropy; the patterns of no workflow at all have none of either."""
     counts = Counter(patterns)
     total = counts.total()
@@ -150,7 +150,7 @@ def diversity(patterns: Iterable[str]) -> Diversity:
     return Diversity(len(counts), max(0.0, entropy))
 
 
-def use(steps: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def count_worker_use(steps: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
     """Domain → worker → steps, from one (domain, worker) a step; both sorted by name."""
     counts: dict[str, Counter[str]] = {}
     for domain, worker in steps:

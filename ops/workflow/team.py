@@ -13,8 +13,8 @@ from ops.core.response import Response
 from ops.workers.scheduling import ALONE, Client, Turn
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot
-from ops.workflow.grammar import Parsed, ordinals_of, parse
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.grammar import ParseResult, offered_ordinals, parse_workflow
+from ops.workflow.prompt import build_conductor_messages
 
 
 class _NoClient:
@@ -43,15 +43,15 @@ class Team:
     """The limits of every workflow."""
     answer_parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the call of the last step, whose response is the answer, such as `response_format`."""
-    present: Sequence[int] | None = None
+    offered: Sequence[int] | None = None
     """The offered ordinals if some workers are omitted; None: all of them."""
 
     @property
     def ordinals(self) -> Collection[int]:
         """Return the offered ordinals."""
-        return ordinals_of(len(self.workers) if self.present is None else self.present)
+        return offered_ordinals(len(self.workers) if self.offered is None else self.offered)
 
-    def offering(self, ordinals: Sequence[int], *, renumbered: bool = False) -> Team:
+    def restrict_to(self, ordinals: Sequence[int], *, renumbered: bool = False) -> Team:
         """Return the same team with only these of its offered workers, which keep their ordinals; `renumbered`: they
         count from 0 in the given order.
 
@@ -60,28 +60,28 @@ class Team:
         if not ordinals or len(set(ordinals)) < len(ordinals) or not set(ordinals) <= set(self.ordinals):
             raise ValueError(f"{list(ordinals)} is no part of the workers on offer, {list(self.ordinals)}")
         if not renumbered:
-            return replace(self, present=tuple(sorted(ordinals)))
+            return replace(self, offered=tuple(sorted(ordinals)))
         workers = [self.workers[ordinal] for ordinal in ordinals]
-        return replace(self, workers=workers, cards=self._cards_of(ordinals), present=None)
+        return replace(self, workers=workers, cards=self._cards_of(ordinals), offered=None)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the workers' names by ordinal."""
         return tuple(worker.name for worker in self.workers)
 
-    def messages(self, problem: Problem) -> list[Message]:
-        """Return the chat that asks the Conductor for a workflow. Raises the errors of `conductor_messages`."""
+    def build_messages(self, problem: Problem) -> list[Message]:
+        """Return the chat that asks the Conductor for a workflow. Raises the errors of `build_conductor_messages`."""
         cards = self._cards_of(self.ordinals)
-        return conductor_messages(problem, self.ordinals, self.prompting, self.few_shots, cards=cards)
+        return build_conductor_messages(problem, self.ordinals, self.prompting, self.few_shots, cards=cards)
 
     def _cards_of(self, ordinals: Collection[int]) -> Sequence[WorkerCard]:
         return [self.cards[ordinal] for ordinal in ordinals] if self.cards else ()
 
-    def read(self, completion: str, *, recursive: bool = False) -> Parsed:
+    def parse(self, completion: str, *, recursive: bool = False) -> ParseResult:
         """Parse the workflow in a completion; `recursive`: of a later round, in which three empty lists keep the
         answer."""
         prompting = self.prompting
-        parsed = parse(
+        parsed = parse_workflow(
             completion,
             offered=self.ordinals,
             max_steps=prompting.max_steps,

@@ -1,5 +1,5 @@
 """What happened when a question was played: a `StepTrace` for each step, a `WorkflowTrace` for each workflow that was
-executed, and a `Trace` for all rounds of the question."""
+executed, and a `QuestionTrace` for all rounds of the question."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 
 from ops.config import digest
 from ops.core.response import NO_RESPONSE, Response
-from ops.workflow.grammar import Parsed, Workflow
+from ops.workflow.grammar import ParseResult, Workflow
 
 StepFailure = Literal[
     "unreachable", "refused", "rejected", "too_long", "declined", "tool_calls", "reasoning", "empty", "malformed"
 ]
-FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
+STEP_FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
 StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
 TraceStatus = Literal["answered", "timed_out"] | StepFailure
 _WITHOUT_TEXT = ("declined", "tool_calls", "reasoning", "empty")
 """Statuses of a step whose response was paid for and has no text."""
-UNSCORABLE: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
-"""Nothing is known of the answer: no reward, in no mean."""
+UNSCORABLE_STATUSES: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
+"""Statuses in which no answer is known. Such a rollout has no reward and is left out of all averages."""
 
-Stop = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
+StopReason = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
 """Why no further round followed. "": one workflow was asked for, and no rounds. "kept": the Conductor returned three
 empty lists. "cap": the rounds allowed are used up. "budget": the next workflow would make too many calls. "loop": it
 is one that was run before. "invalid": no workflow was written. "no_room": what would have to be read leaves no room
 for a completion. The others: a round gave no answer. All but those and a first "invalid" leave an answer."""
-_TOTALS = (
+_SUMMED_FIELDS = (
     "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "wall_s", "queued_s", "cached", "calls", "retries",
     "pruned",
 )  # fmt: skip
 
-_TEXTS = ("subtask", "response", "error")
-_TOLD = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "cached", "retries", "finish_reason")
+_TEXT_FIELDS = ("subtask", "response", "error")
+_RESPONSE_FIELDS = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "cached", "retries", "finish_reason")
 """Fields of a step's row about its response, besides the text."""
 
 
-class Previous(NamedTuple):
+class PreviousRound(NamedTuple):
     """The end of an earlier round: the last step's subtask and its response."""
 
     subtask: str
@@ -79,17 +79,19 @@ class StepTrace:
         """Return whether there is a response, even a blank one, so that its tokens and USD count."""
         return self.status == "ok" or self.status in _WITHOUT_TEXT
 
-    def as_object(self, *, texts: bool = True) -> dict[str, Any]:
-        """Return the step for JSON, including its response; without `texts`, requests, answers and errors are
+    def to_dict(self, *, include_texts: bool = True) -> dict[str, Any]:
+        """Return the step for JSON, including its response; without `include_texts`, requests, answers and errors are
         omitted."""
         whole: dict[str, Any] = {}
         for field in fields(self):
             if field.name == "response":
-                whole |= {"response": self.response.text} | {name: getattr(self.response, name) for name in _TOLD}
+                whole |= {"response": self.response.text} | {
+                    name: getattr(self.response, name) for name in _RESPONSE_FIELDS
+                }
             else:
                 whole[field.name] = getattr(self, field.name)
         whole["sees"] = list(self.sees)
-        return whole if texts else {name: value for name, value in whole.items() if name not in _TEXTS}
+        return whole if include_texts else {name: value for name, value in whole.items() if name not in _TEXT_FIELDS}
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class WorkflowTrace:
     `answer` is the last step's response, or None unless `status` is "answered".
     "unreachable" and "timed_out" are unscorable; the other failures score as wrong:
     asked again, the workers would do the same. `wall_s` is what
-    the execution took here and now, in seconds; `began` is when, in seconds since the epoch.
+    the execution took here and now, in seconds; `started_at` is when, in seconds since the epoch.
     `carried_tokens` is the limit on responses shown to later steps, `previous` what a
     recursive round was shown of the one before: with these the messages can be made again
     (`execution.messages_of`).
@@ -111,9 +113,9 @@ class WorkflowTrace:
     answer: str | None
     status: TraceStatus
     wall_s: float = 0.0
-    began: float = 0.0
+    started_at: float = 0.0
     carried_tokens: int | None = None
-    previous: Previous | None = None
+    previous: PreviousRound | None = None
 
     @property
     def id(self) -> str:
@@ -201,10 +203,10 @@ class WorkflowTrace:
         errors = [step.error for step in self.steps if step.status == self.status]
         return errors[0] if errors else ""
 
-    def as_row(self, *, texts: bool = True) -> dict[str, Any]:
+    def to_row(self, *, include_texts: bool = True) -> dict[str, Any]:
         """A JSON-ready row: the workflow's text, the totals and the steps.
 
-        Without `texts` nothing in it is a question, a subtask, a response or an error's text,
+        Without `include_texts` nothing in it is a question, a subtask, a response or an error's text,
         and the workflow is left as worker ordinals and edges.
         """
         row: dict[str, Any] = {
@@ -215,16 +217,16 @@ class WorkflowTrace:
             "latency_s": self.latency_s,
             "wall_s": self.wall_s,
             "queued_s": self.queued_s,
-            "began": self.began,
+            "began": self.started_at,
             "cached": self.cached,
             "calls": self.calls,
             "retries": self.retries,
             "pruned": self.pruned,
             "edges": [list(edge) for edge in self.edges],
             "critical_path": list(self.critical_path),
-            "steps": [step.as_object(texts=texts) for step in self.steps],
+            "steps": [step.to_dict(include_texts=include_texts) for step in self.steps],
         }
-        if texts:
+        if include_texts:
             row |= {"workflow": self.workflow.render(), "answer": self.answer, "error": self.error}
         return row
 
@@ -234,7 +236,7 @@ class Round:
     """One completion, its parse, and its execution; `trace` is None if it was not run."""
 
     text: str
-    parsed: Parsed
+    parsed: ParseResult
     trace: WorkflowTrace | None = None
 
     @property
@@ -243,83 +245,87 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Trace:
+class QuestionTrace:
     """All rounds of one question (one, usually), and why they ended.
 
     `answer` is that of the last round that gave one, or None when none did.
     """
 
     rounds: tuple[Round, ...]
-    stop: Stop
+    stop_reason: StopReason
 
     @classmethod
-    def of(cls, execution: WorkflowTrace) -> Self:
+    def from_execution(cls, execution: WorkflowTrace) -> Self:
         """Return the trace of a single execution."""
-        return cls((Round(execution.workflow.render(), Parsed(execution.workflow), execution),), "")
+        return cls((Round(execution.workflow.render(), ParseResult(execution.workflow), execution),), "")
 
     @property
     def id(self) -> str:
         """As a trace's own, of all executions; of one alone, its own."""
-        ids = [trace.id for trace in self.traces]
+        ids = [trace.id for trace in self.executions]
         return ids[0] if len(ids) == 1 else digest(ids)
 
     @property
-    def traces(self) -> tuple[WorkflowTrace, ...]:
+    def executions(self) -> tuple[WorkflowTrace, ...]:
         """Return the executions in the order of the rounds."""
         return tuple(round_.trace for round_ in self.rounds if round_.trace is not None)
 
     @property
-    def standing(self) -> WorkflowTrace | None:
+    def answering_execution(self) -> WorkflowTrace | None:
         """Return the execution whose answer stands."""
-        return next((trace for trace in reversed(self.traces) if trace.answer is not None), None)
+        return next((trace for trace in reversed(self.executions) if trace.answer is not None), None)
 
     @property
     def answer(self) -> str | None:
-        return None if self.standing is None else self.standing.answer
+        return None if self.answering_execution is None else self.answering_execution.answer
 
     @property
     def workflow(self) -> Workflow | None:
         """Return the workflow whose answer stands, or else the first that was run; None if none was."""
-        shown = self.standing or next(iter(self.traces), None)
+        shown = self.answering_execution or next(iter(self.executions), None)
         return None if shown is None else shown.workflow
 
     @property
     def status(self) -> TraceStatus:
         """Return the last execution's status if it is unscorable or nothing was answered, else "answered". There must
         be one."""
-        return self.traces[-1].status if self.unscorable or self.answer is None else "answered"
+        return self.executions[-1].status if self.is_unscorable or self.answer is None else "answered"
 
     @property
     def error(self) -> str:
         """Return why there is no answer; "" if there is one."""
-        return self.traces[-1].error if self.answer is None and self.traces else ""
+        return self.executions[-1].error if self.answer is None and self.executions else ""
 
     @property
-    def unscorable(self) -> bool:
+    def is_unscorable(self) -> bool:
         """Return whether a worker could not be reached or was too late, so that the answer is unknown."""
-        return any(trace.status in UNSCORABLE for trace in self.traces)
+        return any(trace.status in UNSCORABLE_STATUSES for trace in self.executions)
 
     @property
     def calls(self) -> int:
-        return sum(trace.calls for trace in self.traces)
+        return sum(trace.calls for trace in self.executions)
 
     @property
     def tokens(self) -> int:
-        return sum(trace.tokens for trace in self.traces)
+        return sum(trace.tokens for trace in self.executions)
 
     @property
     def cost_usd(self) -> float:
-        return sum(trace.cost_usd for trace in self.traces)
+        return sum(trace.cost_usd for trace in self.executions)
 
     @property
     def latency_s(self) -> float:
         """Return the seconds of the rounds' critical paths together, since a round waits for the previous one."""
-        return sum(trace.latency_s for trace in self.traces)
+        return sum(trace.latency_s for trace in self.executions)
 
-    def as_row(self, *, texts: bool = True) -> dict[str, Any]:
+    def to_row(self, *, include_texts: bool = True) -> dict[str, Any]:
         """A JSON-ready row: that of the execution whose answer stands, with the totals of all, why they ended, and
         each one's own row. At least one round was run."""
-        standing = self.standing or self.traces[0]
-        rows = [trace.as_row(texts=texts) for trace in self.traces]
-        totals = {name: sum(row[name] for row in rows) for name in _TOTALS}
-        return standing.as_row(texts=texts) | totals | {"status": self.status, "stop": self.stop, "rounds": rows}
+        standing = self.answering_execution or self.executions[0]
+        rows = [trace.to_row(include_texts=include_texts) for trace in self.executions]
+        totals = {name: sum(row[name] for row in rows) for name in _SUMMED_FIELDS}
+        return (
+            standing.to_row(include_texts=include_texts)
+            | totals
+            | {"status": self.status, "stop": self.stop_reason, "rounds": rows}
+        )

@@ -20,11 +20,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-QUESTION = "Question:"
-OFFER = "Models on offer: "
-OFFER_IN_SHORT = "Models: "
-EXAMPLE = "--- Example {number} ---"
-YOUR_TURN = "--- Your turn ---"
+QUESTION_HEADING = "Question:"
+OFFER_HEADING = "Models on offer: "
+COMPACT_OFFER_HEADING = "Models: "
+EXAMPLE_HEADING = "--- Example {number} ---"
+YOUR_TURN_HEADING = "--- Your turn ---"
 RESPONSE_END = "--- End of the response ---"
 """The separators of our prompts; `prompt` writes them."""
 
@@ -34,7 +34,7 @@ class TurnEnd(NamedTuple):
 
     start: int
     end: int
-    after_plan: bool
+    needs_lists: bool
     """Whether it ends the turn only once the three lists were written."""
 
 
@@ -47,12 +47,12 @@ _ROLE = r"(?:\#{1,6}[ \t]++)?+(?:\*\*)?+(?:Human|HUMAN|User|USER|Assistant|ASSIS
 _MARK = re.compile(
     rf"""[\n<I](?:
         (?<=\n)(?=[-\#* \tAHMQUasu])(?:
-            (?:{re.escape(OFFER)}Model\ [0-9]++ | {re.escape(YOUR_TURN)} | {re.escape(RESPONSE_END)}
-              | {re.escape(EXAMPLE).replace(re.escape("{number}"), "[0-9]++")})
+            (?:{re.escape(OFFER_HEADING)}Model\ [0-9]++ | {re.escape(YOUR_TURN_HEADING)} | {re.escape(RESPONSE_END)}
+              | {re.escape(EXAMPLE_HEADING).replace(re.escape("{number}"), "[0-9]++")})
           | [ \t]*+{_ROLE}
           | (?:user|assistant|system)[ \t\r]*+(?=\n)
-          | (?P<after_plan>(?:\#{{1,6}}[ \t]++)?+(?:\*\*)?+{QUESTION}
-              | {re.escape(OFFER_IN_SHORT)}[0-9]++(?:\ [0-9]++)*+[ \t\r]*+(?![^\n]))
+          | (?P<after_plan>(?:\#{{1,6}}[ \t]++)?+(?:\*\*)?+{QUESTION_HEADING}
+              | {re.escape(COMPACT_OFFER_HEADING)}[0-9]++(?:\ [0-9]++)*+[ \t\r]*+(?![^\n]))
         )
       | (?<=<)(?:{_TOKEN})
       | (?<=[\[/]I)NST\]
@@ -68,7 +68,7 @@ _OPENING = re.compile(
 )
 
 
-def turn_ends(text: str) -> Iterator[TurnEnd]:
+def find_turn_ends(text: str) -> Iterator[TurnEnd]:
     """The marks in `text`, in order, but for what opens the model's own turn."""
     opening = _OPENING.match(text)
     begin = opening.end() if opening else 0

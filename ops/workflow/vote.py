@@ -14,9 +14,9 @@ class Ballot:
     """The answers to one question so far, in the order of its workflows."""
 
     problem: Problem
-    most: int = 1
+    max_workflows: int = 1
     """The most workflows that answer the question."""
-    enough: int = 1
+    required_agreement: int = 1
     """The number of equal answers that ends the vote."""
     answers: list[str | None] = field(default_factory=list)
     """None: the workflow gave no answer."""
@@ -24,25 +24,28 @@ class Ballot:
     """The number of workflows that ran at once, wave after wave."""
 
     @classmethod
-    def of(cls, problem: Problem, vote: Vote) -> Ballot:
+    def for_problem(cls, problem: Problem, vote: Vote) -> Ballot:
         """Make an empty ballot of a question."""
         return cls(problem, vote.workflows, vote.enough)
 
-    def next(self) -> range:
+    def next_workflows(self) -> range:
         """Return the numbers of the workflows to run now, side by side; empty once the answer stands.
 
         These are as many as the most frequent answer still lacks. Fewer cannot end the vote, so that running them side
         by side costs no more than running them one after another.
         """
         begun = len(self.answers)
-        if begun == self.most:
+        if begun == self.max_workflows:
             return range(begun, begun)
         return range(
             begun,
-            max(begun, min(self.most, begun + self.enough - len(find_largest_cluster(self.problem, self.answers)))),
+            max(
+                begun,
+                min(self.max_workflows, begun + self.required_agreement - len(find_largest_cluster(self.problem, self.answers))),
+            ),
         )
 
-    def take(self, answers: list[str | None]) -> None:
+    def add_answers(self, answers: list[str | None]) -> None:
         """Add the answers of a wave."""
         self.answers += answers
         self.waves.append(len(answers))

@@ -135,7 +135,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from ops.benchmarks.graded import configure_grading
     from ops.config import Setup
     from ops.core.progress import bar
-    from ops.local_models.vllm_server import serving
+    from ops.local_models.vllm_server import serve_pool
     from ops.precaching.opening import open_client
     from ops.stages.data import are_precached
     from ops.stages.responses import (
@@ -165,7 +165,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     confirm_spending(setup, yes, expected.usd if expected else None)
     with ExitStack() as servers, bar() as on_progress:
         for pool in (setup.pool, *setup.judge_pools.values()) if asks else ():
-            servers.enter_context(serving(pool, setup.workspace))
+            servers.enter_context(serve_pool(pool, setup.workspace))
         rows = materialize_responses(setup, client, on_progress=on_progress)
     counts = client.counts
     click.echo(

@@ -67,12 +67,12 @@ def init(folder: Path, pool: str | None, yes: bool, dry_run: bool, without: tupl
     root = folder.resolve()
     if dry_run:
         from ops.config import Setup, with_pool
-        from ops.planning.requirements import ALL_NEEDS
+        from ops.planning.requirements import ALL_PARTS
         from pipelines.commands.plan import show_plan
         from pipelines.first_look import BASE
 
         there = Workspace(root) if (root / "config").is_dir() else Workspace(resources())
-        show_plan(Setup.read(there, with_pool(BASE, pool)), ALL_NEEDS)
+        show_plan(Setup.read(there, with_pool(BASE, pool)), ALL_PARTS)
         return
     if pool is None or root != resources():
         lay_out(root)

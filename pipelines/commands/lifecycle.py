@@ -77,12 +77,12 @@ def train(recipe: str, seed: int | None, folder: Path | None, dry_run: bool, yes
         return
     import os
 
-    from ops.training.run.training_run import RunPlan, command, environment
+    from ops.training.run.training_run import RunPlan, build_training_command, prepare_environment
 
     plan, folder = RunPlan.read(folder), folder.resolve()
-    started = command(plan, folder)
+    started = build_training_command(plan, folder)
     os.chdir(plan.root)
-    os.execve(started[0], started, os.environ | environment(plan, folder))  # signals then reach the trainer
+    os.execve(started[0], started, os.environ | prepare_environment(plan, folder))  # signals then reach the trainer
 
 
 @click.command(

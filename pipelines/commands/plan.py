@@ -14,7 +14,7 @@ from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
     from ops.config import Setup
-    from ops.planning.requirements import Need
+    from ops.planning.requirements import RunPart
 
 
 @click.command(
@@ -38,27 +38,27 @@ def plan(recipe: str, gpus: str | None, as_json: bool) -> None:
     command calls no model.
     """
     from ops.config import Setup
-    from ops.planning.requirements import ALL_NEEDS
+    from ops.planning.requirements import ALL_PARTS
 
-    show_plan(Setup.read(workspace_or_defaults(), recipe), ALL_NEEDS, gpus, as_json)
+    show_plan(Setup.read(workspace_or_defaults(), recipe), ALL_PARTS, gpus, as_json)
 
 
-def show_plan(setup: Setup, needs: Sequence[Need], gpus: str | None = None, as_json: bool = False) -> None:
+def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, as_json: bool = False) -> None:
     """Print the plan of a recipe, and end with exit code 1 if one of these parts of a pipeline run lacks something."""
     from ops.benchmarks.graded import configure_grading
-    from ops.planning.machine import this_machine
-    from ops.planning.plan_text import as_facts, report
+    from ops.planning.machine import detect_machine
+    from ops.planning.plan_text import format_plan, list_figures
     from ops.planning.recipe_plan import make_plan
-    from ops.planning.requirements import missing
+    from ops.planning.requirements import find_missing
     from pipelines.commands.shown import wrapped
 
     configure_grading(setup.recipe, setup.workspace.root)
-    made = make_plan(setup, this_machine(setup.workspace, gpus))
-    lacking = missing(made, needs)
+    made = make_plan(setup, detect_machine(setup.workspace, gpus))
+    lacking = find_missing(made, needs)
     if as_json:
-        print_json(as_facts(made, lacking))
+        print_json(list_figures(made, lacking))
     else:
-        click.echo(wrapped(report(made, lacking)))
+        click.echo(wrapped(format_plan(made, lacking)))
     if any(each.refuses for each in lacking):
         raise click.exceptions.Exit(1)
 
@@ -81,16 +81,25 @@ def forecast(recipe: str, as_json: bool) -> None:
     settings. It ends with a verdict. It calls no model.
     """
     from ops.config import Setup
-    from ops.planning.forecast import as_facts, basis, comparison, make_forecast, verdict, warnings
+    from ops.planning.forecast import (
+        compare_with_run,
+        describe_basis,
+        describe_outlook,
+        list_figures,
+        list_warnings,
+        make_forecast,
+    )
     from pipelines.commands.shown import console, table, wrapped
 
     made, last = make_forecast(Setup.read(Workspace.find(), recipe))
     if as_json:
-        print_json({**as_facts(made), "last_run": last, "warnings": warnings(made), "verdict": verdict(made)})
+        print_json(
+            {**list_figures(made), "last_run": last, "warnings": list_warnings(made), "verdict": describe_outlook(made)}
+        )
         return
-    click.echo(wrapped(basis(made)))
-    console().print(table(("a training run", "forecast", "last run"), comparison(made, last)))
-    for line in (*warnings(made), verdict(made)):
+    click.echo(wrapped(describe_basis(made)))
+    console().print(table(("a training run", "forecast", "last run"), compare_with_run(made, last)))
+    for line in (*list_warnings(made), describe_outlook(made)):
         click.echo(wrapped(line))
 
 
@@ -111,9 +120,9 @@ def doctor(as_json: bool) -> None:
     The command looks at Python, git, the free disk space, the sandbox for programs, the API keys, the GPUs and the
     libraries for training. It calls no model. The exit code is 1 if something is missing that every recipe needs.
     """
-    from ops.planning.doctor import diagnose
+    from ops.planning.doctor import diagnose_machine
 
-    found = diagnose(workspace_or_defaults())
+    found = diagnose_machine(workspace_or_defaults())
     if as_json:
         print_json([each._asdict() for each in found])
     else:

@@ -266,7 +266,7 @@ def serve(pool: str) -> None:
     receives SIGTERM. Without it, each run starts and stops these servers itself.
     """
     from ops.config import load_pool, pool_file
-    from ops.local_models.vllm_server import is_up, serving
+    from ops.local_models.vllm_server import is_up, serve_pool
     from pipelines.ending import ends_like_ctrl_c
 
     ends_like_ctrl_c()
@@ -280,7 +280,7 @@ def serve(pool: str) -> None:
         )  # fmt: skip
     click.echo(f"starting {', '.join(worker.name for worker in served)}: a minute on a CPU …")
     try:
-        with serving(chosen, workspace):
+        with serve_pool(chosen, workspace):
             for worker in served:
                 click.echo(f"{worker.name}: {worker.model.partition('/')[2]} at {worker.api_base}")
             click.echo("Ctrl-C ends it.")

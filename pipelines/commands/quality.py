@@ -79,11 +79,11 @@ def measure_judges(
 
     Raises `DataError` if a judge has no right or no wrong answers to grade.
     """
-    from ops.local_models.vllm_server import serving
-    from ops.planning.estimate import VERDICT, Ask, Prices, estimate, total
+    from ops.local_models.vllm_server import serve_pool
+    from ops.planning.estimate import VERDICT, CallEstimator, PlannedCall, add_costs, estimate_calls
     from ops.precaching.opening import open_client
     from ops.quality.agreement import measure_agreement, save_agreement
-    from ops.workflow.judging import question
+    from ops.workflow.judging import build_judge_request
     from pipelines.asking import confirm_spending
 
     setup = _configured(workspace, recipe_file)
@@ -93,17 +93,17 @@ def measure_judges(
     client, costs, todo = open_client(setup.beside("judges"), "quality"), [], {}
     for name, grader in setup.recipe.judges.items():
         own = todo[name] = _labelled(workspace, setup.recipe, name, answers, questions)
-        asked = [question(each.problem, each.answer) for each in own]
-        asks = [Ask(judge, name, messages, grader=VERDICT) for judge, messages in asked]
-        costs.append(estimate(asks, client.cache, Prices([grader.judge], pool_file=setup.pool_file), name))
-    cost = total(costs)
+        asked = [build_judge_request(each.problem, each.answer) for each in own]
+        asks = [PlannedCall(judge, name, messages, grader=VERDICT) for judge, messages in asked]
+        costs.append(estimate_calls(asks, client.cache, CallEstimator([grader.judge], pool_file=setup.pool_file), name))
+    cost = add_costs(costs)
     click.echo(f"judges: {sum(map(len, todo.values()))} labelled answers, {cost.calls.expected:.0f} calls")
     if dry_run:
         click.echo(f"about ${cost.usd.expected:,.4f}")
         return
     confirm_spending(setup, yes, cost.usd)
     for name, grader in setup.recipe.judges.items():
-        with serving(setup.every_pool[grader.pool or setup.recipe.pool], workspace):
+        with serve_pool(setup.every_pool[grader.pool or setup.recipe.pool], workspace):
             found = measure_agreement(name, grader.worker, labels, todo[name], client)
         save_agreement(workspace, grader, found)
         click.echo(found)

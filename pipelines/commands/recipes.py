@@ -135,7 +135,7 @@ def _files(workspace: Workspace) -> Iterator[tuple[Path, Callable[[], Any]]]:
     from ops.config import Setup, load_alerts, load_deepspeed, load_gate, load_pool, load_retraining, load_serving
     from ops.config import load as load_file
     from ops.config.studies import load_studies
-    from ops.planning.shape import MODELS, Models
+    from ops.planning.shape import MODELS_FILE, ModelShapes
     from ops.workers.unsent import unsent
 
     config = workspace.config
@@ -156,5 +156,5 @@ def _files(workspace: Workspace) -> Iterator[tuple[Path, Callable[[], Any]]]:
     }.items():  # fmt: skip
         if (file := config / f"{name}.yaml").is_file():
             yield file, partial(load, config)
-    if (models := config / MODELS).is_file():
-        yield models, partial(load_file, Models, models)
+    if (models := config / MODELS_FILE).is_file():
+        yield models, partial(load_file, ModelShapes, models)

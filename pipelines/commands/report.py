@@ -58,10 +58,10 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
 
     if dry_run:
         from ops.config import Setup
-        from ops.planning.requirements import ALL_NEEDS
+        from ops.planning.requirements import ALL_PARTS
         from pipelines.commands.plan import show_plan
 
-        show_plan(Setup.read(Workspace.find(), RECIPE, seed), ALL_NEEDS)
+        show_plan(Setup.read(Workspace.find(), RECIPE, seed), ALL_PARTS)
         return
     try:
         page, table = reproduced(Workspace.find(), seed, yes)

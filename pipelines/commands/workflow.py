@@ -54,12 +54,12 @@ def render(file: TextIO, form: str, pool: str) -> None:
     standard input. If the text contains no valid workflow, the command ends with an error that says why.
     """
     from ops.config import load_pool
-    from ops.workflow.grammar import parse
-    from ops.workflow.rendering import render
+    from ops.workflow.grammar import parse_workflow
+    from ops.workflow.rendering import render_workflow
 
     names = load_pool(workspace_or_defaults().config, pool).names
-    parsed = parse(file.read(), offered=len(names), access="fine_grained")
+    parsed = parse_workflow(file.read(), offered=len(names), access="fine_grained")
     if parsed.workflow is None:
         remedy = "Write model_id, subtasks and access_list as docs/method.md says"
         raise DataError(file.name, str(parsed.failure), parsed.detail, remedy)
-    click.echo(render(parsed.workflow, cast("Format", form), names))
+    click.echo(render_workflow(parsed.workflow, cast("Format", form), names))

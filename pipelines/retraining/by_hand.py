@@ -65,7 +65,7 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
     if priced.parts:
         table = Table("step", "what", "USD", "at most", box=None, padding=(0, 2, 0, 0))
         for part in priced.parts:
-            what = f"{part.what}{' (if needed)' * part.conditional}"
+            what = f"{part.calls_formula}{' (if needed)' * part.is_conditional}"
             table.add_row(part.name, what, usd(part.usd.expected), usd(part.usd.high))
         console.print(table)
     total = f"about {usd(priced.usd.expected)}, at most {usd(priced.usd.high)}" if priced.parts else priced

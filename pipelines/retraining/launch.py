@@ -70,7 +70,7 @@ def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause
     occasion = f"plan waits {found.key}"
     if was_noticed(workspace, occasion):
         return Launch(why=why)
-    parts = "\n".join(f"* {part.name}: {part.what}, {usd(part.usd.expected)}" for part in priced.parts)
+    parts = "\n".join(f"* {part.name}: {part.calls_formula}, {usd(part.usd.expected)}" for part in priced.parts)
     title = f"retraining for about {usd(priced.usd.expected)} waits for a person"
     text = f"{found.plan}\n{priced}\nretraining.budget_usd is {budget:g}"
     notify(workspace, PLAN_WAITS.notice(title, text, occasion=occasion))

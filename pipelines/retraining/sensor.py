@@ -18,8 +18,8 @@ from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES
 from ops.config import Pool, digest
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.planning.requirements.workers import SOON
-from ops.planning.retirement import retirement
+from ops.planning.requirements.workers import NOTICE_PERIOD
+from ops.planning.retirement import retirement_date
 from pipelines.lifecycle import unfinished
 from pipelines.retraining.launch import POOL_CHANGED, Launch, automation_is_on, failed_run, launch
 
@@ -96,8 +96,8 @@ def alert_on_pool(clock: Callable[[], float] = time.time) -> dg.SensorDefinition
 def _alert_of_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
     today = datetime.fromtimestamp(now, UTC).date()
     for worker in pool.workers:
-        end = retirement(worker)
-        if end is not None and end <= today + SOON:
+        end = retirement_date(worker)
+        if end is not None and end <= today + NOTICE_PERIOD:
             title = f"the model of worker {worker.name} {'is retired since' if end <= today else 'retires on'} {end}"
             text = f"{worker.model}, in config/pools/{pool.name}.yaml. Replace it there, or remove the worker."
             notify(workspace, WORKER_RETIRES.notice(title, text, occasion=f"worker retires {worker.model} {end}"))

@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 
 from ops.core.workspace import Workspace
-from ops.training.run.processes import silence
+from ops.training.run.processes import silence_libraries
 from tests.bench.row import SMALL, Report
 
 
 def main() -> int:
-    silence()
+    silence_libraries()
     from tests.bench import (
         cache,
         client,

@@ -19,8 +19,8 @@ from ops.core.workspace import Workspace
 from ops.evaluation.baseline import SoloResponses, collect_scores
 from ops.evaluation.stored_baselines import TrainingAnswers, make_score_reader
 from ops.planning.estimate import Range
-from ops.planning.lengths import stored_shortlist
-from ops.planning.stored import left
+from ops.planning.lengths import read_shortlist
+from ops.planning.stored import compute_remaining
 from ops.precaching.opening import open_client
 from ops.results.leaderboard import Columns, Leaderboard, percent
 from ops.results.summary import Summary, by_question, mean_per_answer
@@ -58,7 +58,7 @@ def write_scores(setup: Setup, yes: bool) -> None:
 
 def cost(setup: Setup) -> Range:
     """Return the USD that scores which are not stored will cost."""
-    return stages(setup, left(setup, stored_shortlist(setup))).baselines().usd
+    return stages(setup, compute_remaining(setup, read_shortlist(setup))).estimate_baselines().usd
 
 
 def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]) -> str:

@@ -173,7 +173,7 @@ def _materialize(workspace: Workspace) -> Table:
     from ops.grading import configure, grade
     from ops.precaching.opening import open_client
     from ops.stages.responses import materialize_responses
-    from ops.synthetic.problems import generate
+    from ops.synthetic.problems import generate_problems
 
     config = Workspace.find().config
     configure(workspace.root, "resource_limits")
@@ -181,7 +181,7 @@ def _materialize(workspace: Workspace) -> Table:
     pool, recipe = load_pool(config, "quickstart"), load_recipe(config, "quickstart")
     seventh = pool.worker("guesser").model_copy(update={"name": "seventh", "revision": "seventh"})
     pool = Pool(name="seven", workers=(*pool.workers, seventh))
-    problems = [p for name in training_benchmarks() for p in generate(name, "train", PROBLEMS_EACH, 1)]
+    problems = [p for name in training_benchmarks() for p in generate_problems(name, "train", PROBLEMS_EACH, 1)]
     write_problems(workspace.data / "shortlist.jsonl", problems)
     client = open_client(Setup(workspace, recipe, pool), "precache")
     grade(problems[0], "")  # imports

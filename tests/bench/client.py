@@ -22,7 +22,7 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import precache_worker
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.providers import is_remote, litellm, request_settings
@@ -95,7 +95,7 @@ def _precaching() -> Iterator[Row]:
 def _precached(url: str, folder: Path) -> float:
     """Measure the seconds in which precaching asks every worker every question, after LiteLLM's first call."""
     workers = several(url, WORKERS, concurrency=SLOTS, timeout_s=120)
-    [one] = generate("mmlu", "test", 1, 0)
+    [one] = generate_problems("mmlu", "test", 1, 0)
     questions = [replace(one, id=str(n), question=f"{n}: {one.question}") for n in range(QUESTIONS)]
     cache, ledger = ResponseCache(folder / "cache"), Ledger(folder / "ledger.sqlite")
     client = WorkerClient(cache, ledger, Account("bench", "bench", 100.0))

@@ -1,5 +1,5 @@
-"""Greedy workflows of a policy made from scratch, of the quickstart's size, beside transformers' `generate`; and
-`podium ask`, beside the import of MLflow with its SQL store.
+"""Greedy workflows of a policy made from scratch, of the quickstart's size, beside transformers' `generate_problems`;
+and `podium ask`, beside the import of MLflow with its SQL store.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from threadpoolctl import threadpool_limits
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import Conductor, PolicyCard, TextWriter
-from ops.conductor.writer import load_here
+from ops.conductor.writer import load_in_process
 from ops.config import ScratchPolicy, load_pool, load_recipe
 from ops.core.messages import Message
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store, registry
 from ops.release.lineage import Lineage
-from ops.synthetic.problems import generate
-from ops.training.cold_start.supervised import scratch_model
+from ops.synthetic.problems import generate_problems
+from ops.training.cold_start.supervised import build_scratch_model
 from ops.workflow.grammar import Workflow
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.prompt import build_conductor_messages
 from tests.bench.row import Row, sized
 from tests.command import PODIUM
 from tests.releases import scored
@@ -44,7 +44,7 @@ def rows() -> list[Row]:
     """Measure the CPU time of a question, alone and in a batch, with one thread; median of alternating turns."""
     with TemporaryDirectory() as folder:
         policy = _policy(Path(folder) / "policy")
-        mine, reference = load_here(policy), Conductor.load(policy)
+        mine, reference = load_in_process(policy), Conductor.load(policy)
         prompts = _prompts()
         assert mine.complete(prompts[:8], max_tokens=TOKENS) == reference.complete(prompts[:8], max_tokens=TOKENS)
         before = torch.get_num_threads()
@@ -101,7 +101,7 @@ def _policy(folder: Path) -> Path:
     assert isinstance(recipe.policy, ScratchPolicy)
     completion = [{"role": "assistant", "content": Workflow.single(0).render()}]
     examples: Any = [{"prompt": prompt, "completion": completion} for prompt in _prompts()]
-    model, tokenizer = scratch_model(recipe.policy, examples, 1)
+    model, tokenizer = build_scratch_model(recipe.policy, examples, 1)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     PolicyCard(
@@ -115,8 +115,8 @@ def _prompts() -> list[list[Message]]:
     config = Workspace.find().config
     recipe, offered = load_recipe(config, "quickstart"), len(load_pool(config, "quickstart").names)
     names = training_benchmarks()
-    problems = [each for name in names for each in generate(name, "test", QUESTIONS // len(names), 1)]
-    return [conductor_messages(problem, offered, recipe.prompting, ()) for problem in problems]
+    problems = [each for name in names for each in generate_problems(name, "test", QUESTIONS // len(names), 1)]
+    return [build_conductor_messages(problem, offered, recipe.prompting, ()) for problem in problems]
 
 
 PARTS = (rows,)

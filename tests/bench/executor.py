@@ -27,7 +27,7 @@ from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.queue import WorkerQueue
 from ops.workers.scheduling import ALONE, Client, Speeds, Turn
-from ops.workflow.execution import execute, worker_messages
+from ops.workflow.execution import build_worker_messages, execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from tests.bench.row import Row, sized
@@ -54,7 +54,7 @@ def fan_in() -> list[Row]:
         await asyncio.sleep(LATENCY)
         await asyncio.sleep(LATENCY)
 
-    ours = _median(lambda: execute(FAN_IN, "A question.", Team(offered, client)))
+    ours = _median(lambda: execute_workflow(FAN_IN, "A question.", Team(offered, client)))
     one_by_one = _median(lambda: serially(FAN_IN, "A question.", offered, client))
     path = _median(critical)
     return [
@@ -93,7 +93,7 @@ async def _batch(seed: int, offered: Sequence[Worker]) -> Batch:
     ours, serial = Sleeper(latency), Sleeper(latency)
     started = time.perf_counter()
     traces = await asyncio.gather(
-        *(execute(workflow, f"Question {i}.", Team(offered, ours)) for i, workflow in enumerate(workflows))
+        *(execute_workflow(workflow, f"Question {i}.", Team(offered, ours)) for i, workflow in enumerate(workflows))
     )
     between = time.perf_counter()
     await asyncio.gather(
@@ -139,7 +139,7 @@ async def serially(workflow: Workflow, question: str, offered: Sequence[Worker],
     """Execute every step one after another: the reference."""
     responses: dict[int, str] = {}
     for index, step in enumerate(workflow.steps):
-        messages = worker_messages(workflow, index, question, responses)
+        messages = build_worker_messages(workflow, index, question, responses)
         responses[index] = (await client.complete(offered[step.worker], messages)).text
 
 
@@ -154,11 +154,11 @@ def cpu() -> list[Row]:
 
     async def bare(client: Client) -> None:
         for number in itertools.islice(fresh, CALLS):
-            await client.complete(worker, worker_messages(workflow, 0, f"Question {number}?", {}))
+            await client.complete(worker, build_worker_messages(workflow, 0, f"Question {number}?", {}))
 
     async def ours(client: Client) -> None:
         for number in itertools.islice(fresh, CALLS):
-            await execute(workflow, f"Question {number}?", Team([worker], client))
+            await execute_workflow(workflow, f"Question {number}?", Team([worker], client))
 
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder)
@@ -183,7 +183,7 @@ async def _executed(workflow: Workflow, worker: Worker) -> None:
 
     client = Echo()
     for number in range(CALLS):
-        await execute(workflow, f"Alone {number}?", Team([worker], client))
+        await execute_workflow(workflow, f"Alone {number}?", Team([worker], client))
 
 
 def _cpu_ms(way: Callable[[], Awaitable[object]]) -> float:

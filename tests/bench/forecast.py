@@ -9,7 +9,7 @@ import numpy as np
 
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.workspace import Workspace
-from ops.planning.forecast import ROOM, Outlook, outlook
+from ops.planning.forecast import MIN_GAIN, Outlook, assess_outlook
 from tests.bench.row import sized
 from tests.unit.planning.test_forecast import WORLDS, World
 
@@ -34,8 +34,8 @@ class Row(NamedTuple):
 
     @property
     def wrong(self) -> float:
-        """The share of false forecasts: a gain where there is none, or less than `ROOM` where there is more."""
-        false = self.said[Outlook.PAYS] * (self.true < 0.001) + self.said[Outlook.NOT] * (self.true >= ROOM)
+        """The share of false forecasts: a gain where there is none, or less than `MIN_GAIN` where there is more."""
+        false = self.said[Outlook.PAYS] * (self.true < 0.001) + self.said[Outlook.HARDLY_PAYS] * (self.true >= MIN_GAIN)
         return false / self.said.total()
 
 
@@ -43,7 +43,7 @@ def simulate(name: str, world: World, true: float, questions: int, samples: int)
     """Forecast on `FORECASTS` draws of questions and answers."""
     rng = np.random.default_rng([questions, samples])
     rooms = [world.room(questions, samples, rng) for _ in range(FORECASTS)]
-    said = Counter(outlook(room, 1.0) for room in rooms)
+    said = Counter(assess_outlook(room, 1.0) for room in rooms)
     gains = float(np.mean([room.gain.mean for room in rooms])), float(np.mean([room.hindsight.mean for room in rooms]))
     return Row(name, true, questions, samples, said, *gains)
 
@@ -66,7 +66,9 @@ def table(made: list[Row]) -> str:
     lines = [head, f"| --- |{' ---: |' * 9}"]
     for row in made:
         undecided = row.said[Outlook.ONE_SAMPLE] + row.said[Outlook.UNDECIDED]
-        shares = (count / row.said.total() for count in (row.said[Outlook.PAYS], row.said[Outlook.NOT], undecided))
+        shares = (
+            count / row.said.total() for count in (row.said[Outlook.PAYS], row.said[Outlook.HARDLY_PAYS], undecided)
+        )
         lines.append(
             f"| {row.world} | {100 * row.true:.1f} | {row.questions} | {row.samples} | "
             f"{' | '.join(f'{share:.1%}' for share in shares)} | {100 * row.gain:+.1f} | {100 * row.hindsight:+.1f} | "

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 
-from ops.workflow.grammar import Step, Workflow, parse
+from ops.workflow.grammar import Step, Workflow, parse_workflow
 from tests.bench.row import Row, sized
 
 COUNT = sized(20_000, 200)
@@ -53,7 +53,7 @@ def _workflow(number: int) -> Workflow:
 
 def _parse(texts: list[str]) -> None:
     for text in texts:
-        parse(text, offered=7)
+        parse_workflow(text, offered=7)
 
 
 def _read_naively(texts: list[str]) -> None:

@@ -101,7 +101,7 @@ def _curve(plan: Any, folder: Path, **grpo: Any) -> list[dict[str, Any]]:
     folder.mkdir()
     changed = plan.recipe.grpo.model_copy(update=grpo)
     own = plan.model_copy(update={"recipe": plan.recipe.model_copy(update={"grpo": changed})})
-    trainer.run(own, folder, lambda *_: None)
+    trainer.run_training(own, folder, lambda *_: None)
     return read_curve(folder)
 
 
@@ -124,8 +124,8 @@ def _bare(plan: Any, folder: Path) -> float:
 
     from ops.benchmarks.problem_files import read_problems
     from ops.conductor.policy import PolicyCard, load_model
-    from ops.training.grpo.configuration import configuration
-    from ops.training.grpo.dataset import dataset, row_maker
+    from ops.training.grpo.configuration import build_trl_config
+    from ops.training.grpo.dataset import build_dataset, build_row_maker
 
     class Timer(TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -138,14 +138,14 @@ def _bare(plan: Any, folder: Path) -> float:
             self.seconds.append(time.perf_counter() - self.began)
 
     card = PolicyCard.read(plan.base_policy)
-    team = card.team(plan.pool, plan.few_shots, plan.recipe.execution)
+    team = card.build_team(plan.pool, plan.few_shots, plan.recipe.execution)
     model, tokenizer = load_model(plan.base_policy, card)
     timer = Timer()
     GRPOTrainer(
         model=model,
         reward_funcs=lambda completions, **_: [0.5] * len(completions),
-        args=configuration(plan, folder),
-        train_dataset=dataset(plan, read_problems(plan.problems), row_maker(plan, team, tokenizer)),
+        args=build_trl_config(plan, folder),
+        train_dataset=build_dataset(plan, read_problems(plan.problems), build_row_maker(plan, team, tokenizer)),
         processing_class=tokenizer,
         callbacks=[timer],
     ).train()
@@ -156,35 +156,43 @@ def _plan(folder: Path) -> Any:
     """Return a plan in a separate folder: generated problems and a policy after its cold start."""
     from ops.benchmarks.problem_files import write_problems
     from ops.conductor.policy import PolicyCard
-    from ops.synthetic.problems import generate
+    from ops.synthetic.problems import generate_problems
     from ops.training.cold_start.examples import SftExample
     from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
-    from ops.training.cold_start.supervised import fit, scratch_model
+    from ops.training.cold_start.supervised import build_scratch_model, fine_tune
     from ops.training.run.training_run import RunPlan
-    from ops.workflow.prompt import conductor_messages, offer
+    from ops.workflow.prompt import assign_ordinals, build_conductor_messages
 
     root = Workspace.find().root
     recipe = load_recipe(root / "config", "quickstart")
     pool = load_pool(root / "config", recipe.pool)
-    grpo = recipe.grpo.model_copy(update={
-        "steps": STEPS, "learning_rate": 1e-12, "checkpoint_every": 1000, "micro_batch": sized(128, 8),
-        "questions_per_step": sized(8, 2), "rollouts_per_question": sized(16, 4),
-    })
+    grpo = recipe.grpo.model_copy(
+        update={
+            "steps": STEPS,
+            "learning_rate": 1e-12,
+            "checkpoint_every": 1000,
+            "micro_batch": sized(128, 8),
+            "questions_per_step": sized(8, 2),
+            "rollouts_per_question": sized(16, 4),
+        }
+    )
     recipe = recipe.model_copy(update={"grpo": grpo})
-    problems = [p for name in ("math500", "mmlu", "rlpr", "livecodebench") for p in generate(name, "train", 40, 1)]
-    offered = tuple(worker.name for worker in offer(pool, recipe.seed))
+    problems = [
+        p for name in ("math500", "mmlu", "rlpr", "livecodebench") for p in generate_problems(name, "train", 40, 1)
+    ]
+    offered = tuple(worker.name for worker in assign_ordinals(pool, recipe.seed))
     subtasks = load_subtasks(root / "data" / "cold_start" / "subtasks.yaml")
     sampler = WorkflowSampler(offered, [], subtasks, success_share=0.0, max_steps=5, seed=1)
     settings = ColdStart(steps=sized(60, 5), batch=sized(32, 8), learning_rate=2e-3)
     examples: list[SftExample] = [
         {
-            "prompt": conductor_messages(problem, len(offered), recipe.prompting, ()),
+            "prompt": build_conductor_messages(problem, len(offered), recipe.prompting, ()),
             "completion": [{"role": "assistant", "content": workflow.render()}],
         }
-        for problem, workflow in islice(sampler.stream(problems), settings.steps * settings.batch)
+        for problem, workflow in islice(sampler.sample_endlessly(problems), settings.steps * settings.batch)
     ]
-    model, tokenizer = scratch_model(recipe.policy, examples, 1)  # type: ignore[arg-type]
-    fit(model, tokenizer, examples, settings, 1)
+    model, tokenizer = build_scratch_model(recipe.policy, examples, 1)  # type: ignore[arg-type]
+    fine_tune(model, tokenizer, examples, settings, 1)
     policy = folder / "policy"
     model.save_pretrained(policy)
     tokenizer.save_pretrained(policy)

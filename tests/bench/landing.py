@@ -1,8 +1,8 @@
 """Measure the embedded pool with `python -m tests.bench.landing` (`make landing`) and write the docs.
 
 Every workflow of a fixed set runs on the same questions directly with the embedded workers: the executor composes the
-messages (`worker_messages`), the real graders grade the answers, and costs are the pool's prices. The best workflow of
-a family is chosen on training questions and measured on others.
+messages (`build_worker_messages`), the real graders grade the answers, and costs are the pool's prices. The best
+workflow of a family is chosen on training questions and measured on others.
 """
 
 from __future__ import annotations
@@ -25,13 +25,22 @@ from ops.grading import configure, grade_many, worker_prompt
 from ops.results.leaderboard import percent
 from ops.results.statistics import mean_estimate
 from ops.synthetic.families import FAMILIES
-from ops.synthetic.flows import CHECK, KINDS, SOLVE, Flow, ballot, chain, flows, mixture
-from ops.synthetic.generalists import SKILLS, think
-from ops.synthetic.plugin import tokens
-from ops.synthetic.problems import generate
-from ops.synthetic.reading import read
+from ops.synthetic.flows import (
+    CHECK,
+    KINDS,
+    SOLVE,
+    FixedWorkflow,
+    build_chain,
+    build_mixture,
+    build_vote,
+    fixed_workflows,
+)
+from ops.synthetic.generalists import SKILLS, respond
+from ops.synthetic.plugin import count_tokens
+from ops.synthetic.problems import generate_problems
+from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
-from ops.workflow.execution import worker_messages
+from ops.workflow.execution import build_worker_messages
 
 MARK, TRACED = "<!-- made by `make landing` -->", "<!-- made by `make landing`: traced -->"
 POOL = load_pool(Workspace.find().config, "quickstart")
@@ -52,13 +61,13 @@ class Bench:
     def __init__(self) -> None:
         self._answers: dict[str, tuple[str, float]] = {}
 
-    def run(self, problem: Problem, flow: Flow, sample: int = 0) -> tuple[str, float]:
+    def run(self, problem: Problem, flow: FixedWorkflow, sample: int = 0) -> tuple[str, float]:
         """Return the answer of a workflow to a problem, and its USD."""
         responses: dict[int, str] = {}
         graph = convert_steps(flow.steps, POOL.names)
         usd, asked = 0.0, defaultdict[str, int](int)
         for index, step in enumerate(graph.steps):
-            messages = worker_messages(graph, index, worker_prompt(problem), responses)
+            messages = build_worker_messages(graph, index, worker_prompt(problem), responses)
             key = f"{step.worker}{messages}"
             responses[index], price = self._ask(POOL.names[step.worker], messages, Sample(sample, asked[key]))
             asked[key] += 1
@@ -70,16 +79,18 @@ class Bench:
         if key not in self._answers:
             worker = POOL.worker(name)
             if name in TOOLS:
-                answer = TOOLS[name](read(messages))
+                answer = TOOLS[name](parse_task(messages))
             else:
-                answer = think(name, messages, sample=sample, temperature=worker.temperature or 1.0).text
+                answer = respond(name, messages, sample=sample, temperature=worker.temperature or 1.0).text
             assert worker.price is not None  # the embedded pool states its prices
-            usd = worker.price.usd(Usage(sum(tokens(message["content"]) for message in messages), tokens(answer)))
+            usd = worker.price.usd(
+                Usage(sum(count_tokens(message["content"]) for message in messages), count_tokens(answer))
+            )
             self._answers[key] = answer, usd
         return self._answers[key]
 
 
-def measure(problems: Sequence[Problem], set_: Sequence[Flow]) -> dict[tuple[str, str], Result]:
+def measure(problems: Sequence[Problem], set_: Sequence[FixedWorkflow]) -> dict[tuple[str, str], Result]:
     """Return (problem's key, flow's name) → outcome."""
     bench = Bench()
     made = {(problem.key, flow.name): (problem, *bench.run(problem, flow)) for problem in problems for flow in set_}
@@ -91,7 +102,7 @@ def measure(problems: Sequence[Problem], set_: Sequence[Flow]) -> dict[tuple[str
 def of_families(benchmarks: Iterable[str], split: str, seed: int) -> list[Problem]:
     """Return `PER_FAMILY` problems of each family of the benchmarks."""
     counts = {name: PER_FAMILY * sum(family.benchmark == name for family in FAMILIES) for name in benchmarks}
-    return [problem for name, count in counts.items() for problem in generate(name, split, count, seed)]  # type: ignore[arg-type]
+    return [problem for name, count in counts.items() for problem in generate_problems(name, split, count, seed)]  # type: ignore[arg-type]
 
 
 Results = Mapping[tuple[str, str], Result]
@@ -121,7 +132,7 @@ def mean_text(values: Sequence[float]) -> str:
 def tables() -> str:
     """Return the tables of the pool's accuracies and of the best workflow of each family."""
     configure(Path(), "resource_limits")
-    set_ = flows()
+    set_ = fixed_workflows()
     known = of_families(training_benchmarks(), "train", 1)
     seen, unseen = (of_families(names, "test", 2) for names in (training_benchmarks(), ood_benchmarks()))
     trained, tested = measure(known, set_), measure([*seen, *unseen], set_)
@@ -134,11 +145,11 @@ def tables() -> str:
         systems.append((title, target, share(tested, seen, *names), share(tested, unseen, *names)))
 
     row(f"best single worker ({single})", "40–55", single)
-    row("four samples of it, counted by the editor", "", ballot("vote", *[single] * 4).name)
+    row("four samples of it, counted by the editor", "", build_vote("vote", *[single] * 4).name)
     five = [voted(problems, single) for problems in (seen, unseen)]
     systems.append(("five samples of it, the most common answer", "+3–8", *five))
-    row("it solves, then checks", "", chain("check", (single, SOLVE), (single, CHECK)).name)
-    row("the three generalists, then it checks", "", mixture().name)
+    row("it solves, then checks", "", build_chain("check", (single, SOLVE), (single, CHECK)).name)
+    row("the three generalists, then it checks", "", build_mixture().name)
     row("oracle over single workers", "65–80", *singles)
     row(f"the best of {len(set_)} workflows, with hindsight", "≥ 90", *(flow.name for flow in set_))
     for family in FAMILIES:
@@ -161,7 +172,7 @@ def tables() -> str:
 
 def voted(problems: Sequence[Problem], name: str) -> str:
     """Measure five samples of one worker alone, with the most frequent graded answer counted."""
-    bench, flow = Bench(), chain("alone", (name, SOLVE))
+    bench, flow = Bench(), build_chain("alone", (name, SOLVE))
     answers = {p.key: [bench.run(p, flow, sample)[0] for sample in range(5)] for p in problems}
     pairs = [(p, answer) for p in problems for answer in answers[p.key]]
     right = {(p.key, answer): grade.correct for (p, answer), grade in zip(pairs, grade_many(pairs), strict=True)}
@@ -181,9 +192,9 @@ def traced() -> str:
         for problem in of_families(training_benchmarks(), "test", 4):
             if problem.grader == "code":
                 continue
-            graph = convert_steps(chain("alone", (name, SOLVE)).steps, POOL.names)
-            messages = worker_messages(graph, 0, worker_prompt(problem), {})
-            thought = think(name, messages, temperature=POOL.worker(name).temperature or 1.0)
+            graph = convert_steps(build_chain("alone", (name, SOLVE)).steps, POOL.names)
+            messages = build_worker_messages(graph, 0, worker_prompt(problem), {})
+            thought = respond(name, messages, temperature=POOL.worker(name).temperature or 1.0)
             new = {step.kind for step in thought.missteps} - kinds
             if len(thought.missteps) == 1 and new and not grade_many([(problem, thought.text)])[0].correct:
                 step, kinds = thought.missteps[0], kinds | new

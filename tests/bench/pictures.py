@@ -18,7 +18,7 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.synthetic.plugin import answer
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
@@ -72,7 +72,7 @@ class Embedded:
 def traced(workflow: Workflow = RUN) -> WorkflowTrace:
     """Execute a workflow and return its trace. Raises `ValueError` if its answer is wrong."""
     offered = [POOL.worker(name) for name in NAMES]
-    trace = asyncio.run(execute(workflow, QUESTION, Team(offered, Embedded())))
+    trace = asyncio.run(execute_workflow(workflow, QUESTION, Team(offered, Embedded())))
     if trace.answer is None or not trace.answer.endswith(f"Answer: {ANSWER}"):
         raise ValueError(f"{QUESTION} was answered with {trace.answer!r}")
     return trace
@@ -166,7 +166,7 @@ def two_then_one(workflow: Workflow, trace: WorkflowTrace | None = None) -> str:
         kind = "box" if executed else "off"
         ends.append((x + HALF // 2, drawing.box(x, start, HALF, kind, title, [*lines, *[""] * (most - len(lines))])))
     below = ends[0][1] + 28
-    visible = workflow.visible(2)
+    visible = workflow.visible_steps(2)
     for index, (x, end) in enumerate(ends):
         if index in visible:
             drawing.arrow((x, end), (WIDTH // 2, below))

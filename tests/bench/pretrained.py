@@ -85,7 +85,7 @@ def _read(setup: Setup, policy: Path, count: int | None = None) -> Rows:
     """Return the results of a policy's workflows on the first `count` questions of each benchmark, or on all."""
     conductor, recipe = Conductor.load(policy), setup.recipe
     client = open_client(setup, "evaluation")
-    team = conductor.card.team(setup.pool, setup.workspace.data, recipe.execution, client)
+    team = conductor.card.build_team(setup.pool, setup.workspace.data, recipe.execution, client)
     asked: list[Problem] = []
     for questions in read_evaluation_questions(setup.workspace, recipe).values():
         asked += questions[:count]

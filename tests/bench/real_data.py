@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ops.core.problem import Domain, GraderName, Problem
 from ops.core.workspace import Workspace
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 
 ROWS = Path("..") / "shared" / "benchmarks"
 """The folder, from the project's."""
@@ -34,7 +34,7 @@ def problems_of(files: Iterable[RowsFile], split: str, generated: int, seed: int
     """Return the problems of the files; without them, as many generated ones of each file's benchmark."""
     folder = Workspace.find().root / ROWS
     if not folder.is_dir():
-        return [problem for file in files for problem in generate(file.benchmark, split, generated, seed)]
+        return [problem for file in files for problem in generate_problems(file.benchmark, split, generated, seed)]
     return [
         Problem(
             id=row["id"], benchmark=file.benchmark, domain=file.domain, split="test" if split == "test" else "train",

@@ -25,7 +25,7 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.grading import configure
-from ops.local_models.vllm_server import serving
+from ops.local_models.vllm_server import serve_pool
 from ops.precaching.opening import open_client
 from ops.precaching.precache import precache_worker
 from ops.quality.gold import grade_gold
@@ -138,7 +138,7 @@ def main() -> int:
     setup = Setup.read(workspace, POOL)
     pool = setup.pool.model_copy(update={"workers": (setup.pool.worker(WORKER),)})
     client = open_client(setup, "evaluation")
-    with serving(pool, workspace):
+    with serve_pool(pool, workspace):
         sets = {name: ask(own, pool.worker(WORKER), client) for name, own in asked.items()}
     text = table(sets, pool.worker(WORKER))
     write_between(workspace.root / MEASUREMENTS, MARK, text)

@@ -38,8 +38,8 @@ from ops.core.atomic import write_text
 from ops.core.documents import MEASUREMENTS, markdown_table
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.planning.estimate import Range, total
-from ops.planning.machine import Machine, named_gpus
+from ops.planning.estimate import Range, add_costs
+from ops.planning.machine import Machine, parse_gpus
 from ops.planning.recipe_plan import make_plan
 from ops.serving.openai import chat, responses
 from pipelines.baselines import registry_table
@@ -322,13 +322,13 @@ def plans() -> str:
         workspace = Workspace(Path(folder))
         for name in PLANNED:
             gpus = OTHER_GPUS.get(name, GPUS)
-            machine = Machine(named_gpus(gpus), 256.0, 1000.0, bubblewrap=True, imagined=True)
+            machine = Machine(parse_gpus(gpus), 256.0, 1000.0, has_bubblewrap=True, is_hypothetical=True)
             made = make_plan(_without_gated(Setup.read(workspace, name)), machine, today=DAY)
-            all_of_it = total(made.stages)
+            all_of_it = add_costs(made.stages)
             needs = ["–"] * 3
             if made.needs_gpu and made.memory and all_of_it.policy_s:
                 hours = all_of_it.policy_s.times(len(machine.gpus) / 3600)
-                needs = [gpus, f"{made.memory.peak:.0f}", _span(hours)]
+                needs = [gpus, f"{made.memory.gpu_peak_gib:.0f}", _span(hours)]
             rows.append((
                 f"`{split_pool(name)[0]}`", made.recipe.pool, _rollouts(made.recipe),
                 _span(all_of_it.calls), _span(all_of_it.usd), _figure(all_of_it.usd.expected),

@@ -21,7 +21,7 @@ from scipy.stats import binomtest
 
 from ops.benchmarks.problem_files import raw_file, read_problems
 from ops.benchmarks.registry import ood_benchmarks
-from ops.conductor.chats import Chats
+from ops.conductor.chats import ChatCodec
 from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers
 from ops.conductor.policy import PolicyCard
 from ops.config import load_recipe, load_serving
@@ -132,7 +132,7 @@ def nearest_tfidf(mix: Sequence[str]) -> Score:
 
 def confidence(loaded: LoadedVersion, policy: Path) -> Score:
     """The policy's mean log-probability of the tokens of its greedy completion."""
-    shape, chats = DecoderShape.read(policy), Chats.load(policy)
+    shape, chats = DecoderShape.read(policy), ChatCodec.load(policy)
     assert shape is not None  # the quickstart's policy is made from scratch
     decoder, longest = Decoder.load(policy, shape), PolicyCard.read(policy).max_completion_tokens
 
@@ -149,8 +149,8 @@ def confidence(loaded: LoadedVersion, policy: Path) -> Score:
                     logs[number].append(float(value))
                 return chosen
 
-            prompts = chats.prompts([loaded.team.messages(problem) for problem in problems], longest)
-            written = decoder.generate(prompts, longest, chats.ends, choose)
+            prompts = chats.encode_prompts([loaded.team.build_messages(problem) for problem in problems], longest)
+            written = decoder.generate(prompts, longest, chats.end_tokens, choose)
             found += [float(np.mean(log[: len(tokens)])) for log, tokens in zip(logs, written, strict=True)]
         return np.array(found)
 

@@ -42,7 +42,7 @@ from ops.grading import configure, grade_many
 from ops.release import registry
 from ops.release.champion import champion_of
 from ops.results.statistics import mean_estimate
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from tests.bench.row import SMALL, Absent, Row, sized
 from tests.bench.waiting import finished
 from tests.command import PODIUM
@@ -196,7 +196,7 @@ def _distinct(questions: Iterator[str]) -> Iterator[str]:
 
 
 def _some(seed: int) -> list[str]:
-    sets = [generate(name, "test", 60, seed) for name in training_benchmarks()]
+    sets = [generate_problems(name, "test", 60, seed) for name in training_benchmarks()]
     return [problem.question for each in zip(*sets, strict=True) for problem in each]
 
 
@@ -297,7 +297,7 @@ def options(workspace: Workspace, each: int) -> list[Cells]:
     """Return a row for each option: accuracy, price, critical path and fallbacks, in-domain and OOD."""
     configure(workspace.root, "resource_limits")
     groups = [
-        [problem for name in names for problem in generate(name, "test", each, 77)]
+        [problem for name in names for problem in generate_problems(name, "test", each, 77)]
         for names in (training_benchmarks(), OOD)
     ]
     table = []

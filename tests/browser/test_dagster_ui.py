@@ -145,9 +145,9 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     from ops.core.response import Response
     from ops.release.mlflow_store import connected, experiment
     from ops.release.tracing import TreeWithTags, of_execution, store_traces
-    from ops.workflow.execution import execute
+    from ops.workflow.execution import execute_workflow
     from ops.workflow.grammar import Step, Workflow
-    from ops.workflow.trace import Trace
+    from ops.workflow.trace import QuestionTrace
 
     class Tool:
         async def complete(self, worker: Worker, messages: object, *, sample: int = 0, **_: object) -> Response:
@@ -157,11 +157,11 @@ def traced(workspace: Workspace) -> tuple[str, str]:
     offered = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "analyst", "editor")]
     steps = (Step(0, "Compute."), Step(1, "Look it up."), Step(2, "Idle."), Step(3, "Combine both.", (0, 1)))
     with ThreadPoolExecutor(1) as thread:  # Playwright's own event loop runs in this one
-        trace = thread.submit(asyncio.run, execute(Workflow(steps), "What is 6 * 7?", Team(offered, Tool()))).result(
-            720
-        )
+        trace = thread.submit(
+            asyncio.run, execute_workflow(Workflow(steps), "What is 6 * 7?", Team(offered, Tool()))
+        ).result(720)
     with connected(workspace) as client:
         home = experiment(client, workspace)
-        tree = TreeWithTags(of_execution(Trace.of(trace), "math500 · p"), {})
+        tree = TreeWithTags(of_execution(QuestionTrace.from_execution(trace), "math500 · p"), {})
         [made] = store_traces(workspace.mlflow_uri, home, [tree])
     return made, home

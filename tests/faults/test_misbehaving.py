@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.conductor.rollout import Rollout, roll_out
+from ops.conductor.rollout import Rollout, execute_rollouts
 from ops.config import Prompting, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected
 from ops.store import cache_key
 from ops.workers.call import REJECTIONS_IN_A_ROW
 from ops.workers.client import WorkerClient
 from ops.workers.failures import LONGEST_WAIT_S, UNREADABLE_WAIT_S, retry_after_s
-from ops.workflow.execution import execute, messages_of
+from ops.workflow.execution import execute_workflow, rebuild_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
@@ -66,9 +66,23 @@ CASES = (
     *(
         Case(f"half an answer, {reason}", says("It is 4, but", reason), AWAY, attempts=3, paid=3)
         for reason in (
-            "error", "network_error", "insufficient_system_resource", "abort", "cancelled", "timeout", "aborted",
-            "server_error", "preempted", "OTHER", "FinishReason.OTHER", "MALFORMED_RESPONSE", "pause_turn",
-            "incomplete", "ERROR_LIMIT", "time_limit", "null",
+            "error",
+            "network_error",
+            "insufficient_system_resource",
+            "abort",
+            "cancelled",
+            "timeout",
+            "aborted",
+            "server_error",
+            "preempted",
+            "OTHER",
+            "FinishReason.OTHER",
+            "MALFORMED_RESPONSE",
+            "pause_turn",
+            "incomplete",
+            "ERROR_LIMIT",
+            "time_limit",
+            "null",
         )
     ),
     *(
@@ -149,7 +163,9 @@ def end_of_run(client: WorkerClient, worker: Worker, limit_s: float | None = Non
 
     async def run() -> list[Rollout]:
         async with asyncio.timeout(limit_s):
-            return await roll_out([Workflow.single(0).render()], [make_problem()], Team([worker], client, Prompting()))
+            return await execute_rollouts(
+                [Workflow.single(0).render()], [make_problem()], Team([worker], client, Prompting())
+            )
 
     try:
         [rollout] = asyncio.run(run())
@@ -159,13 +175,13 @@ def end_of_run(client: WorkerClient, worker: Worker, limit_s: float | None = Non
         str(error).encode()
         return type(error).__name__
     assert rollout.trace is not None
-    json.dumps(rollout.trace.as_row(), ensure_ascii=False).encode()
+    json.dumps(rollout.trace.to_row(), ensure_ascii=False).encode()
     return f"{rollout.trace.status}, reward {rollout.reward}"
 
 
 def run(server: FaultServer, client: WorkerClient, question: str = "2+2?") -> WorkflowTrace:
     team = Team([server.worker(name="reasoner"), server.worker(name="follower", model="openai/other-model")], client)
-    return asyncio.run(execute(TWO_STEPS, question, team))
+    return asyncio.run(execute_workflow(TWO_STEPS, question, team))
 
 
 def test_an_empty_response_is_no_message_to_the_next_worker_and_is_paid_once(
@@ -176,7 +192,7 @@ def test_an_empty_response_is_no_message_to_the_next_worker_and_is_paid_once(
     assert (trace.status, trace.answer, [step.status for step in trace.steps]) == ("empty", None, ["empty", "not_run"])
     assert "'reasoner'" in trace.error and "finish_reason length" in trace.error and "max_tokens" in trace.error
     assert (trace.calls, trace.cost_usd, trace.latency_s > 0) == (1, pytest.approx(PAID_USD), True)
-    assert messages_of(trace, 0)[-1]["role"] == "user"
+    assert rebuild_messages(trace, 0)[-1]["role"] == "user"
     again = make_client()
     trace = run(server, again)
     assert (trace.status, trace.cost_usd) == ("empty", pytest.approx(PAID_USD))

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 from ops.config import load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.training.run.tracking import EXPERIMENT, Tracking
+from ops.training.run.tracking import EXPERIMENT, MlflowTracking
 from ops.training.run.training_run import RunPlan
 from tests.team.servers import Mlflow
 
@@ -42,17 +42,20 @@ def test_mlflow_is_down_for_a_while(
     now = [0.0]
     server = Mlflow(tmp_path, f"sqlite:///{tmp_path}/mlflow.db", str(tmp_path / "artifacts"))
     try:
-        with caplog.at_level(logging.WARNING), Tracking(plan(server.url), tmp_path, {}, lambda: now[0]) as attempt:
-            attempt.step({}, row(1))
+        with (
+            caplog.at_level(logging.WARNING),
+            MlflowTracking(plan(server.url), tmp_path, {}, lambda: now[0]) as attempt,
+        ):
+            attempt.log_step({}, row(1))
             server.stop(signal.SIGKILL)
             for step in (2, 3):
-                attempt.step({}, row(step))
+                attempt.log_step({}, row(step))
             now[0] = 400.0  # it retries every five minutes, and MLflow is still down
-            attempt.step({}, row(4))
+            attempt.log_step({}, row(4))
             server.start()
-            attempt.step({}, row(5))
+            attempt.log_step({}, row(5))
             now[0] = 800.0
-            attempt.step({}, row(6))
+            attempt.log_step({}, row(6))
         client = MlflowClient(tracking_uri=server.url)
         experiment = client.get_experiment_by_name(EXPERIMENT)
         assert experiment is not None

@@ -15,8 +15,8 @@ import pytest
 from ops.config import Prompting
 from ops.core.errors import ConfigError
 from ops.precaching.precache import precache_worker
-from ops.training.rewards.outage import LONGEST_PAUSE_S, Outage, Patience
-from ops.training.rewards.reward import StepStatistics, reward_function
+from ops.training.rewards.outage import LONGEST_PAUSE_S, Outage, OutagePolicy
+from ops.training.rewards.reward import StepStatistics, build_reward_function
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -45,12 +45,12 @@ class Night:
 
 
 def step(
-    server: FaultServer, client: WorkerClient, completions: list[str], patience: Patience
+    server: FaultServer, client: WorkerClient, completions: list[str], patience: OutagePolicy
 ) -> tuple[list[float | None], StepStatistics]:
     seen: list[StepStatistics] = []
     workers = [server.worker(**FAILS_AT_ONCE), server.worker(name="other", model="openai/other", **FAILS_AT_ONCE)]
     team = Team(workers, client, Prompting(style="compact"))
-    function = reward_function({PROBLEM.key: PROBLEM}, team, seen.append, patience=patience)
+    function = build_reward_function({PROBLEM.key: PROBLEM}, team, seen.append, outage_policy=patience)
     rewards = asyncio.run(function(completions=completions, problem=[PROBLEM.key] * len(completions), epoch=[0]))  # type: ignore[arg-type]
     [statistics] = seen
     return rewards, statistics
@@ -62,10 +62,10 @@ def test_a_step_waits_until_the_workers_are_back_and_pays_once(
     server.order(plan=["ok"], **AWAY)  # one of the four was answered before
     client, night = make_client(), Night(server, back_after=3)
     with caplog.at_level(logging.WARNING, "ops.training.rewards.outage"):
-        rewards, statistics = step(server, client, ALONE, Patience(0.5, 3600.0, night.sleep))
+        rewards, statistics = step(server, client, ALONE, OutagePolicy(0.5, 3600.0, night.sleep))
     assert night.pauses == [30.0, 60.0, 120.0]
     assert rewards == [0.5] * 4
-    assert statistics.values["share/unscorable"] == 0.0
+    assert statistics.metrics["share/unscorable"] == 0.0
     assert sorted(server.served().values()) == [1] * 4
     assert (client.counts.live, client.counts.cached) == (4, 0)
     lines = [record.getMessage() for record in caplog.records if record.name == "ops.training.rewards.outage"]
@@ -78,7 +78,7 @@ def test_a_workflows_earlier_answers_are_reused(server: FaultServer, make_client
     chain = Workflow((Step(0, "Begin."), Step(1, "End.", "all"))).render()
     server.order(plan=["ok"], **AWAY)
     client, night = make_client(), Night(server, back_after=1)
-    rewards, _ = step(server, client, [chain], Patience(0.5, 3600.0, night.sleep))
+    rewards, _ = step(server, client, [chain], OutagePolicy(0.5, 3600.0, night.sleep))
     assert (rewards, night.pauses) == ([0.5], [30.0])
     assert (client.counts.live, client.counts.cached) == (2, 1)
     assert sorted(server.served().values()) == [1, 1]
@@ -87,17 +87,17 @@ def test_a_workflows_earlier_answers_are_reused(server: FaultServer, make_client
 def test_a_few_unreachable_workers_rollouts_are_left_out(server: FaultServer, make_client: MakeClient) -> None:
     server.order(plan=["ok", "ok", "503", "503"])
     night = Night(server, None)
-    rewards, statistics = step(server, make_client(), ALONE, Patience(0.5, 3600.0, night.sleep))
+    rewards, statistics = step(server, make_client(), ALONE, OutagePolicy(0.5, 3600.0, night.sleep))
     assert night.pauses == []
     assert sorted(map(str, rewards)) == ["0.5", "0.5", "None", "None"]
-    assert statistics.values["share/unscorable"] == 0.5
+    assert statistics.metrics["share/unscorable"] == 0.5
 
 
 def test_the_run_ends_when_no_worker_comes_back(server: FaultServer, make_client: MakeClient) -> None:
     server.order(**AWAY)
     night = Night(server, None)
     with pytest.raises(Outage, match=r"after 50 minutes .*: remote \(4 steps\) gave no answer.*goes on from the last"):
-        step(server, make_client(), ALONE, Patience(0.5, 3000.0, night.sleep))
+        step(server, make_client(), ALONE, OutagePolicy(0.5, 3000.0, night.sleep))
     assert sum(night.pauses) == 3000.0
     assert max(night.pauses) == LONGEST_PAUSE_S
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ops.core.errors import AccountError, ConfigError, ContextTooLong, RequestRejected, WorkerRefused, WorkerUnreachable
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from tests.faults.clients import MakeClient
@@ -49,7 +49,7 @@ def test_only_what_the_workflow_chose_is_rewarded(server: FaultServer, make_clie
     client, worker = make_client(), server.worker(retries=0)
     workflow = Workflow((Step(0, "first"), Step(0, "second", "all")))
     server.order(plan=["ok", sent.step])
-    run = execute(workflow, QUESTION, Team([worker], client))
+    run = execute_workflow(workflow, QUESTION, Team([worker], client))
     if sent.meaning in ("account", "key", "model"):
         with pytest.raises(ConfigError):
             asyncio.run(run)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ops.config import Execution
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
@@ -36,7 +36,7 @@ def test_waiting_for_a_workers_limits_causes_no_timeout(
         server.order(latency_s=latency_s)
         settings = Execution(deadline_s=DEADLINE_S)
         team = Team([worker], client, execution=settings)
-        runs = (execute(CHAIN, "Q", team, sample=number) for number in range(CHAINS))
+        runs = (execute_workflow(CHAIN, "Q", team, sample=number) for number in range(CHAINS))
         return await asyncio.gather(*runs)
 
     traces = asyncio.run(batch())
@@ -52,7 +52,9 @@ def test_a_pause_that_the_provider_asks_for_does_not_count_and_a_slow_answer_doe
 
     async def run(sample: int) -> WorkflowTrace:
         settings = Execution(deadline_s=1.5)
-        return await execute(Workflow.single(0), "Q", Team([worker], client, execution=settings), sample=sample)
+        return await execute_workflow(
+            Workflow.single(0), "Q", Team([worker], client, execution=settings), sample=sample
+        )
 
     async def night() -> tuple[WorkflowTrace, WorkflowTrace]:
         await client.complete(worker, user("LiteLLM's first call takes its time"))

@@ -14,7 +14,7 @@ from ops.core.workspace import Workspace
 MODULES = ("grammar", "assignments", "literals", "escapes", "turn")
 
 with atheris.instrument_imports(include=[f"ops.workflow.{name}" for name in MODULES]):
-    from ops.workflow.grammar import parse
+    from ops.workflow.grammar import parse_workflow
     from ops.workflow.literals import FormatFailure
     from tests.unit.workflow.test_grammar_corpus import corpus
 
@@ -29,7 +29,7 @@ def target(data: bytes) -> None:
     mode, text = data[0], data[1:].decode("utf-8", errors="surrogateescape" if data[0] & 1 else "replace")
     access = "fine_grained" if mode & 2 else "binary"
     began = time.process_time()  # the machine may be busy with something else
-    parsed = parse(text, offered=1 + mode % 7, access=access, recursive=bool(mode & 4))  # type: ignore[arg-type]
+    parsed = parse_workflow(text, offered=1 + mode % 7, access=access, recursive=bool(mode & 4))  # type: ignore[arg-type]
     took = time.process_time() - began
     if took > SECONDS:
         raise AssertionError(f"{took:.1f} s for {len(text)} characters")
@@ -37,7 +37,7 @@ def target(data: bytes) -> None:
         if not (isinstance(parsed.failure, FormatFailure) and parsed.detail):
             raise AssertionError(f"no reason: {parsed}")
         return
-    again = parse(parsed.workflow.render(), offered=7, access=access, recursive=bool(mode & 4))  # type: ignore[arg-type]
+    again = parse_workflow(parsed.workflow.render(), offered=7, access=access, recursive=bool(mode & 4))  # type: ignore[arg-type]
     if again.workflow != parsed.workflow:
         raise AssertionError(f"{parsed} is rendered as something else: {again}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ops.core.installation import resources
-from ops.planning.memory import GIB, PROCESS_GIB, Engine, Workload, memory
+from ops.planning.memory import GIB, PROCESS_GIB, TrainingEngine, Workload, estimate_memory
 from ops.planning.shape import ModelShape
 from tests.team.servers import free_port
 from tests.unit.training.tiny import compiled
@@ -48,17 +48,17 @@ def measured(name: str, folder: Path) -> dict[str, float]:
 def test_an_engine_holds_what_it_is_planned_with(name: str, extensions: Path) -> None:
     real = measured(name, extensions)
     settings = json.loads((ROOT / "config" / "deepspeed" / name).read_text(encoding="utf-8"))
-    work = Workload(LARGE, "bfloat16", Engine.of(settings, 1, LARGE.hidden), 4, 256, 2000, 1024)
-    made, parameters = memory(work, 80.0), LARGE.parameters
+    work = Workload(LARGE, "bfloat16", TrainingEngine.from_deepspeed(settings, 1, LARGE.hidden), 4, 256, 2000, 1024)
+    made, parameters = estimate_memory(work, 80.0), LARGE.parameters
     planned = {
-        "weights": made.of("weights"),
-        "gradients": made.of("gradients"),
-        "master weights": made.of("master weights (float32)"),
-        "moments": made.of("Adam's moments (float32)"),
+        "weights": made.part_gib("weights"),
+        "gradients": made.part_gib("gradients"),
+        "master weights": made.part_gib("master weights (float32)"),
+        "moments": made.part_gib("Adam's moments (float32)"),
     }
     if work.engine.offload:  # everything but the weights is in the machine's memory, with gradients in both precisions
         host = sum(real.values()) - real["weights"]
-        offloaded = made.of("processes, model", host=True) - PROCESS_GIB
+        offloaded = made.part_gib("processes, model", host=True) - PROCESS_GIB
         assert offloaded * GIB / parameters == pytest.approx(host, rel=0.01)
         assert [planned[part] for part in planned if part != "weights"] == [0, 0, 0]
         planned = {"weights": planned["weights"]}

@@ -28,7 +28,7 @@ from ops.release.champion import champion_of
 from ops.serving.in_thread import EngineThread
 from ops.serving.request_options import RequestOptions, question
 from ops.spending.ledger import Ledger
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from tests.faults.provider_errors import SENT, Sent
 from tests.integration.checkouts import command, configure
 from tests.providers import KEY, VARIABLES, Kind, Provider
@@ -49,7 +49,7 @@ def generated() -> Rows:
         for split in BENCHMARKS[name].splits:
             made[name, split] = [
                 {"id": each.id, "question": each.question, "answer": each.answer, "choices": list(each.choices) or None}
-                for each in generate(name, split, 40, seed=3)
+                for each in generate_problems(name, split, 40, seed=3)
             ]
     return made
 

@@ -23,7 +23,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.cold_start.validation import ColdStartRecord, Validity, drawing
+from ops.training.cold_start.validation import ColdStartRecord, ValidationResult, sampling_settings
 from pipelines.definitions import definitions
 from tests.command import podium
 from tests.integration.checkouts import UNTRAINED, configure, failure, load_raw, materialize, shortlisted, sizes
@@ -150,7 +150,9 @@ def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(gated: 
     mix = [program(f"p{number}", f"def f(x):\n    return x * {number}") for number in range(101)]
     write_problems(gated.project.data / "training_mix.jsonl", mix)
     folder = card_alone(setup)
-    seen = Validity(problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2}, drawn=drawing(setup.recipe))
+    seen = ValidationResult(
+        problems=100, valid=91, failures={"unbalanced": 7, "cut_off": 2}, drawn=sampling_settings(setup.recipe)
+    )
     ColdStartRecord(loss=(1.0,), validation=seen).write(folder)
     result = gated.materialize("base_policy", "conductor")
     assert not result.success

@@ -22,7 +22,7 @@ from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import CONDUCTOR, read_policy_scores, read_solo_responses, score_file
 from ops.evaluation.stored_baselines import list_baseline_stores, read_training_responses
 from ops.grading import GRADERS
-from ops.planning.stored import left
+from ops.planning.stored import compute_remaining
 from ops.precaching.opening import open_client
 from ops.results.table import joined, records
 from ops.stages.curation import materialize_mix
@@ -148,7 +148,9 @@ def test_a_finished_evaluation_and_its_baselines_are_judged_by_one_grader(
     before = project.conductor(), project.opponents()
     assert before[0] > 0 and all(before[1].values())
     refuse()
-    assert set(left(project.setup, project_shortlist(project)).evaluation.values()) == {0.0}, "the plan asks nothing"
+    assert set(compute_remaining(project.setup, project_shortlist(project)).evaluation.values()) == {0.0}, (
+        "the plan asks nothing"
+    )
     with pytest.raises(DataError, match="grader math:"):
         read_policy_scores(project.setup, project.policy, CONDUCTOR, ["math500"])
     with pytest.raises(DataError, match="other inputs: grader"):

@@ -23,8 +23,8 @@ from safetensors.torch import load_file
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.store.responses import ResponseCache
-from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint, step_of
-from ops.training.run.training_run import RunPlan, command, environment, read_curve
+from ops.training.run.checkpoints import CHECKPOINTS, checkpoint_step, find_last_checkpoint
+from ops.training.run.training_run import RunPlan, build_training_command, prepare_environment, read_curve
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import ROOT, tiny_plan
 
@@ -77,8 +77,8 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             process.kill()
         made.statuses.append(trainer.wait(2400))
         made.orphans.extend(psutil.wait_procs(family, timeout=60)[1])
-        checkpoint = last_checkpoint(killed[1] / CHECKPOINTS)
-        made.checkpoints.append(step_of(checkpoint) if checkpoint else 0)
+        checkpoint = find_last_checkpoint(killed[1] / CHECKPOINTS)
+        made.checkpoints.append(checkpoint_step(checkpoint) if checkpoint else 0)
     assert started(*killed).wait(2400) == 0
     return made
 
@@ -93,11 +93,11 @@ def struck(launcher: psutil.Process, family: Sequence[psutil.Process], kill: int
 
 def started(plan: RunPlan, folder: Path) -> subprocess.Popen[bytes] | ForkedTrainer:
     """Start the trainer: one process is forked from one with its imports, and ranks are started by their launcher."""
-    variables, log = os.environ | environment(plan, folder), folder / "trainer.log"
+    variables, log = os.environ | prepare_environment(plan, folder), folder / "trainer.log"
     if plan.recipe.grpo.deepspeed is None:
-        return ForkedTrainer([str(log), *command(plan, folder)], str(ROOT), variables)
+        return ForkedTrainer([str(log), *build_training_command(plan, folder)], str(ROOT), variables)
     with log.open("ab") as out:
-        return subprocess.Popen(command(plan, folder), cwd=ROOT, env=variables, stdout=out, stderr=out)
+        return subprocess.Popen(build_training_command(plan, folder), cwd=ROOT, env=variables, stdout=out, stderr=out)
 
 
 def fetched(plan: RunPlan) -> tuple[int, int]:

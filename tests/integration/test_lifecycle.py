@@ -28,15 +28,15 @@ from assets.resources import SNAPSHOT, Podium
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup, Snapshot, load_pool
 from ops.core.workspace import Workspace
-from ops.planning.estimate import Cost, Range, total
-from ops.planning.machine import this_machine
+from ops.planning.estimate import Cost, Range, add_costs
+from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
 from ops.release import registry
 from ops.release.champion import champion_of
 from ops.serving.strengths import Strengths
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.training.run.training_run import RESULT, RunResult
+from ops.training.run.training_run import RESULT_FILE, RunResult
 from pipelines.definitions import definitions
 from pipelines.home import prepare
 from pipelines.lifecycle import JOBS
@@ -154,7 +154,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
 def planned(workspace: Workspace) -> Cost:
     """What the plan expects of a whole run now."""
     setup = Setup.read(workspace, "mini")
-    return total(make_plan(setup, this_machine(workspace)).stages)
+    return add_costs(make_plan(setup, detect_machine(workspace)).stages)
 
 
 def write_recipe(workspace: Workspace) -> None:
@@ -272,7 +272,7 @@ def test_the_plan_is_within_a_quarter_of_the_ledger(pipeline: Finished) -> None:
 
 def test_finished_work_costs_nothing_more(pipeline: Finished) -> None:
     """At ten times the prices by now: the plan does not count what is stored."""
-    assert planned(pipeline.workspace).usd == Range.of(0.0)
+    assert planned(pipeline.workspace).usd == Range.exactly(0.0)
 
 
 def test_a_price_edited_while_it_ran_waits_for_the_next_run(pipeline: Finished, instance: dg.DagsterInstance) -> None:
@@ -366,4 +366,4 @@ def test_a_run_killed_in_training_continues_and_a_second_run_makes_no_call(proje
     assert "models:/conductor@champion is version 1" in again
     folder = next(project.runs.iterdir())
     scores = project.scores / "conductor" / folder.name / "math500.parquet"
-    assert (folder / RESULT).stat().st_mtime < scores.stat().st_mtime
+    assert (folder / RESULT_FILE).stat().st_mtime < scores.stat().st_mtime

@@ -12,8 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from ops.training.run.processes import MAIN, NODES, RANK
-from ops.training.run.training_run import EXTENSIONS, RunResult, command, environment, read_curve
+from ops.training.run.processes import MAIN_NODE_VARIABLE, NODES_VARIABLE, RANK_VARIABLE
+from ops.training.run.training_run import (
+    EXTENSIONS_FOLDER,
+    RunResult,
+    build_training_command,
+    prepare_environment,
+    read_curve,
+)
 from tests.team.servers import free_port
 from tests.unit.training.tiny import compiled, tiny_plan
 
@@ -26,15 +32,16 @@ pytestmark = [
 
 def test_two_machines_train_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=2, deepspeed="zero3.json", processes=2, micro_batch=2)
-    monkeypatch.setenv(NODES, "2")
-    monkeypatch.setenv(MAIN, f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv(NODES_VARIABLE, "2")
+    monkeypatch.setenv(MAIN_NODE_VARIABLE, f"127.0.0.1:{free_port()}")
     machines = []
     for rank in (0, 1):
-        shutil.copytree(compiled(), folder / EXTENSIONS / f"node-{rank}")
-        monkeypatch.setenv(RANK, str(rank))
+        shutil.copytree(compiled(), folder / EXTENSIONS_FOLDER / f"node-{rank}")
+        monkeypatch.setenv(RANK_VARIABLE, str(rank))
         with (tmp_path / f"machine-{rank}.log").open("wb") as log:
             machines.append(subprocess.Popen(
-                command(plan, folder), cwd=plan.root, env={**os.environ, **environment(plan, folder)},
+                build_training_command(plan, folder), cwd=plan.root,
+                env={**os.environ, **prepare_environment(plan, folder)},
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             ))  # fmt: skip
     ended = [machine.wait(1200) for machine in machines]

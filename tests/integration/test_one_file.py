@@ -124,7 +124,7 @@ from ops.evaluation.study import STUDIES
 from ops.results.leaderboard import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
-from ops.training.rewards.reward import reward_function
+from ops.training.rewards.reward import build_reward_function
 from ops.store import ResponseCache
 from ops.spending.ledger import Ledger
 from ops.workers.call import Account
@@ -155,7 +155,7 @@ acme = Worker(name="acme", model="acme/large", temperature=0.5, price={"input": 
 client = WorkerClient(ResponseCache(root), Ledger(root / "ledger.sqlite"), Account("run", "test", 1.0))
 said = asyncio.run(client.complete(acme, [{"role": "user", "content": "this"}]))
 steps = []
-reward = reward_function(
+reward = build_reward_function(
     {"math500/a": Problem("a", "math500", "math", "train", "Question?", "7", "math")},
     Team([Worker(name="knows", model="local/knows")], Tool(), setup.recipe.prompting), steps.append,
     weights=setup.recipe.grpo.reward_terms,
@@ -174,7 +174,7 @@ print(json.dumps({
     "graded": [worker_prompt(odd), grade(odd, "9").score, grade(odd, "8").reason],
     "provider": [said.text, said.cost_usd],
     "rewards": rewards,
-    "logged": steps[0].values["term/tokens"],
+    "logged": steps[0].metrics["term/tokens"],
     "studies": list(STUDIES),
     "assets": [key.path[-1] for made in studies for key in made.keys],
 }))

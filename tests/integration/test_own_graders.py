@@ -21,12 +21,12 @@ from ops.config import Setup
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Cost
-from ops.planning.machine import this_machine
+from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
 from ops.precaching.stored import evaluation_folder
 from ops.release import registry
 from ops.results.table import load_rows, of_responses, records
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from tests.command import start_run
 from tests.integration.checkouts import LENIENT, SHORT, command, configure
 from tests.providers import Provider, Refusal
@@ -113,7 +113,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
     with Referee() as referee, pytest.MonkeyPatch.context() as patch:
         for name, value in referee.environment.items():
             patch.setenv(name, value)
-        planned = make_plan(Setup.read(workspace, "own"), this_machine(workspace)).stages
+        planned = make_plan(Setup.read(workspace, "own"), detect_machine(workspace)).stages
         text = command(workspace.root, "plan", "own", columns=160)[1]
         killed_after = kill_amid_judging(workspace, referee)
         runs, verdict = [], ""
@@ -131,7 +131,7 @@ def write_settings(workspace: Workspace) -> None:
         for split in ("train", "test"):
             rows = [
                 {"id": each.id, "question": each.question, "answer": each.answer}
-                for each in generate(name, split, 40 if split == "train" else 20, seed=3)
+                for each in generate_problems(name, split, 40 if split == "train" else 20, seed=3)
             ]
             file = workspace.root / "rows" / f"{name}-{split}.jsonl"
             file.parent.mkdir(exist_ok=True)
@@ -186,7 +186,7 @@ def test_rows_have_the_verdicts_and_what_the_judge_cost(finished: Finished) -> N
     for row in [*rows, *alone]:
         assert (row.grading_usd > 0) == (row.benchmark == "math500")
     assert {row.correct for row in rows} == {0, 1}
-    problems = {each.id: each for name in ("math500", "rlpr") for each in generate(name, "test", 20, seed=3)}
+    problems = {each.id: each for name in ("math500", "rlpr") for each in generate_problems(name, "test", 20, seed=3)}
     for row in rows:
         last = row.answer.strip().splitlines()[-1]
         assert row.correct == last.endswith(problems[row.problem_id].answer), (row.answer, row.benchmark)

@@ -46,7 +46,7 @@ from ops.retraining.decision import Decision
 from ops.retraining.estimate import Estimate
 from ops.retraining.revisions import record_revisions
 from ops.spending.ledger import Ledger
-from ops.training.run.training_run import PLAN, RunPlan
+from ops.training.run.training_run import PLAN_FILE, RunPlan
 from pipelines.definitions import definitions
 from pipelines.lifecycle import retraining_job
 from pipelines.retraining.by_hand import print_decision, report, report_drift
@@ -288,7 +288,7 @@ def test_finished_work_of_a_pool_change_is_not_counted_again(ticking: Ticking) -
     assert change is not None and before.usd.expected > 0
     ticking.score(CONDUCTOR, ticking.workspace.runs / change.policy / "policy")
     now = estimated(found)
-    assert now.parts[1].usd == Range.of(0.0)
+    assert now.parts[1].usd == Range.exactly(0.0)
     assert now.parts[2:] == before.parts[2:], "nothing is known of the training yet"
     ticking.decide(found.snapshot, Decision(False, "the champion holds", GateDecision(True, ())))
     assert [(part.name, part.usd.high) for part in estimated(found).parts[1:]] == [("evaluation", 0.0)]
@@ -547,7 +547,7 @@ def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) ->
         problems=run, few_shots=run,
     )  # fmt: skip
     run.mkdir(parents=True)
-    (run / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    (run / PLAN_FILE).write_text(plan.model_dump_json(), encoding="utf-8")
     ticking.score(COLD_START, base)
     for edit, shown in ((costlier, base), (without_the_last, None)):
         ticking.change(edit)

@@ -119,7 +119,7 @@ def test_at_the_cap_it_states_progress_and_remaining_cost_and_continues_later(sm
     poor = Setup.read(small, "small")
     client = open_client(poor, "precache")
     before = estimate_responses(poor, client)
-    assert (before.to_make, before.measured) == (2 * COLUMN, 0)
+    assert (before.paid_calls, before.measured_calls) == (2 * COLUMN, 0)
     notes: list[tuple[int, int, str]] = []
     with pytest.raises(OverBudget, match=rf"of {2 * COLUMN} calls are done.*would cost about \$"):
         materialize_responses(poor, client, on_progress=lambda *note: notes.append(note))
@@ -132,7 +132,7 @@ def test_at_the_cap_it_states_progress_and_remaining_cost_and_continues_later(sm
 
     configure(small, {"recipes/small": RECIPE})
     client = open_client(setup := Setup.read(small, "small"), "precache")
-    assert estimate_responses(setup, client).cached == done
+    assert estimate_responses(setup, client).cached_calls == done
     materialize_responses(setup, client)
     assert (client.counts.live, client.counts.cached) == (2 * COLUMN - done, done)
 

@@ -23,9 +23,9 @@ from ops.config import Recursive, RoundLimits
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.training.grpo.trainer import run
-from ops.training.run.checkpoints import last_checkpoint
-from ops.training.run.training_run import CURVE, EXTENSIONS, LOG, PLAN, RunPlan, RunResult
+from ops.training.grpo.trainer import run_training
+from ops.training.run.checkpoints import find_last_checkpoint
+from ops.training.run.training_run import CURVE_FILE, EXTENSIONS_FOLDER, LOG_FILE, PLAN_FILE, RunPlan, RunResult
 from tests.unit.training.tiny import tiny_plan
 
 pytestmark = [
@@ -54,7 +54,9 @@ class Ranks(NamedTuple):
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     root = tmp_path_factory.mktemp("ranks")
     plan, folder = tiny_plan(root, steps=STEPS, **TWO)
-    left = folder / EXTENSIONS / "deepspeed_shm_comm" / "lock"  # of a run that was killed while DeepSpeed compiled
+    left = (
+        folder / EXTENSIONS_FOLDER / "deepspeed_shm_comm" / "lock"
+    )  # of a run that was killed while DeepSpeed compiled
     left.touch()
     ended = threading.Event()
     killer = threading.Thread(target=kill_second_rank, args=(folder, ended))
@@ -66,7 +68,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
         ended.set()
         killer.join(960)
     alive = [process.pid for process in trainers(folder)]
-    checkpoint = last_checkpoint(folder / "checkpoints")
+    checkpoint = find_last_checkpoint(folder / "checkpoints")
     before = booked(plan)
     attempt(plan, folder)
     after, result = booked(plan), RunResult.read(folder)
@@ -94,7 +96,7 @@ def trainers(folder: Path) -> Iterator[psutil.Process]:
 
 def kill_second_rank(folder: Path, ended: threading.Event) -> None:
     """`kill -9` a rank as soon as there is a checkpoint to continue from."""
-    while last_checkpoint(folder / "checkpoints") is None:
+    while find_last_checkpoint(folder / "checkpoints") is None:
         if ended.wait(0.02):
             return
     next(process for process in trainers(folder) if process.environ().get("LOCAL_RANK") == "1").kill()
@@ -108,7 +110,7 @@ def booked(plan: RunPlan) -> tuple[int, float]:
 
 
 def curve(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / CURVE).read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in (folder / CURVE_FILE).read_text(encoding="utf-8").splitlines()]
 
 
 def test_deepspeed_divides_the_optimizer_among_both_ranks(ranks: Ranks) -> None:
@@ -123,7 +125,7 @@ def test_a_killed_rank_ends_the_run_in_one_line_and_leaves_no_process(ranks: Ran
 
 
 def test_the_same_command_goes_on_from_the_checkpoint(ranks: Ranks) -> None:
-    log = (ranks.folder / LOG).read_text(encoding="utf-8")
+    log = (ranks.folder / LOG_FILE).read_text(encoding="utf-8")
     first = int(ranks.checkpoint_when_killed.rpartition("-")[2]) + 1
     assert log.count(f"step {first - 1}/{STEPS} ") == 1
     assert log.count(f"step {STEPS}/{STEPS} ") == 1
@@ -152,7 +154,7 @@ def test_the_result_counts_the_calls_and_the_money_of_both_ranks(ranks: Ranks) -
 
 def test_one_process_at_the_same_global_batch_counts_as_many(ranks: Ranks, tmp_path: Path) -> None:
     plan, folder = tiny_plan(tmp_path, dtype="bfloat16", steps=2, micro_batch=4)
-    alone = run(plan, folder, lambda *_: None)
+    alone = run_training(plan, folder, lambda *_: None)
     assert alone is not None
     assert alone.rollouts / alone.steps == ranks.result.rollouts / ranks.result.steps == ROLLOUTS
     assert [row["rollouts"] for row in curve(folder)] == [row["rollouts"] for row in curve(ranks.folder)[:2]]
@@ -162,7 +164,9 @@ def test_one_process_at_the_same_global_batch_counts_as_many(ranks: Ranks, tmp_p
 def trained(root: Path, recursive: Recursive | None = None, **grpo: Any) -> tuple[RunPlan, Path]:
     """Train on two ranks from beginning to end."""
     plan, folder = tiny_plan(root, **TWO | grpo)
-    (folder / PLAN).write_text(plan.model_copy(update={"recursive": recursive}).model_dump_json(), encoding="utf-8")
+    (folder / PLAN_FILE).write_text(
+        plan.model_copy(update={"recursive": recursive}).model_dump_json(), encoding="utf-8"
+    )
     attempt(plan, folder)
     return plan, folder
 

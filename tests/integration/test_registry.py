@@ -55,14 +55,14 @@ def pool() -> Pool:
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory, pool: Pool) -> Path:
     """A tiny policy that has memorized one workflow."""
-    from ops.training.cold_start.supervised import SftExample, fit, scratch_model
+    from ops.training.cold_start.supervised import SftExample, build_scratch_model, fine_tune
 
     folder = tmp_path_factory.mktemp("policy")
     texts = [f"{QUESTION}\nModels: 0 1", "Compute 2 + 3.\nModels: 0 1", "Who wrote this?\nModels: 0 1"]
     answer = [{"role": "assistant", "content": WORKFLOW}]
     examples = [SftExample(prompt=[{"role": "user", "content": text}], completion=answer) for text in texts]
-    model, tokenizer = scratch_model(SCRATCH, examples, seed=0)
-    fit(model, tokenizer, examples * 100, ColdStart(steps=100, batch=3, learning_rate=1e-2), 0)
+    model, tokenizer = build_scratch_model(SCRATCH, examples, seed=0)
+    fine_tune(model, tokenizer, examples * 100, ColdStart(steps=100, batch=3, learning_rate=1e-2), 0)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "training_args.bin").write_bytes(b"a pickle, which Trainer writes and a version does not hold")

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from ops.config import Recursive, RoundLimits, load_pool, load_recipe
-from ops.training.run.training_run import PLAN, command, environment, read_curve
+from ops.training.run.training_run import PLAN_FILE, build_training_command, prepare_environment, read_curve
 from ops.workflow.grammar import Workflow
 from tests.integration.prewritten import FILE
 from tests.unit.training.tiny import ROOT, tiny_plan
@@ -48,14 +48,21 @@ def learned(root: Path, *turns: Sequence[str], recursive: Recursive | None = Non
     """Train; `turns`: the texts of each generation of a step, for all prompts in turn."""
     plan, folder = tiny_plan(root, **SETTINGS, **grpo)
     if recursive is not None:
-        (folder / PLAN).write_text(plan.model_copy(update={"recursive": recursive}).model_dump_json(), encoding="utf-8")
+        (folder / PLAN_FILE).write_text(
+            plan.model_copy(update={"recursive": recursive}).model_dump_json(), encoding="utf-8"
+        )
     tokenizer = AutoTokenizer.from_pretrained(plan.base_policy)
     ids = [[[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in texts] for texts in turns]
     (folder / FILE).write_text(json.dumps(ids), encoding="utf-8")
     module = {"ops.training.grpo": "tests.integration.prewritten"}
-    arguments = [module.get(part, part) for part in command(plan, folder)]
+    arguments = [module.get(part, part) for part in build_training_command(plan, folder)]
     ran = subprocess.run(
-        arguments, cwd=ROOT, env=os.environ | environment(plan, folder), capture_output=True, text=True, check=False,
+        arguments,
+        cwd=ROOT,
+        env=os.environ | prepare_environment(plan, folder),
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=1920,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -29,8 +29,8 @@ from ops.evaluation.stored_studies import Study, StudyStore, read_all_questions,
 from ops.results.table import records
 from ops.stages.studies.subsets import draw_subsets
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.guards import guard_run
-from ops.training.run.training_run import CURVE, LOG, RunPlan, RunResult, read_curve
+from ops.training.guards import check_run_guards
+from ops.training.run.training_run import CURVE_FILE, LOG_FILE, RunPlan, RunResult, read_curve
 from tests.integration.checkouts import configure, load_raw, materialize
 from tests.trainer_processes import ForkedTrainer
 from tests.unit.training.tiny import GRPO, tiny_plan
@@ -103,7 +103,7 @@ def test_the_adaptive_stage_goes_on_from_the_conductor(all_stages: Trained) -> N
     assert policy_key(after / "policy") == after.name  # the key of its scores and its version
     [event] = all_stages.done.asset_materializations_for_node("adaptive_conductor")
     assert event.metadata["steps"].value == 1 and "worker_use" in event.metadata
-    curve = after / CURVE
+    curve = after / CURVE_FILE
     written = curve.stat().st_mtime_ns
     assert [json.loads(line)["step"] for line in curve.read_text(encoding="utf-8").splitlines()] == [1]
     assert materialized(chosen, "adaptive_conductor").success
@@ -122,12 +122,12 @@ def test_the_recursive_stage_goes_on_from_the_last_policy_and_its_own_works_in_r
     [event] = done.asset_materializations_for_node("recursive_conductor")
     assert event.metadata["steps"].value == 1
     [row] = read_curve(after)
-    [loops] = [finding for finding in guard_run(chosen.load(), after) if finding.guard == "recursion_loops"]
-    assert loops.saw.startswith(f"of the recursive rounds {row['round_2/loops']:.1%} repeat")
+    [loops] = [finding for finding in check_run_guards(chosen.load(), after) if finding.guard == "recursion_loops"]
+    assert loops.finding.startswith(f"of the recursive rounds {row['round_2/loops']:.1%} repeat")
     evaluations = done.get_asset_check_evaluations()
     checks = {check.check_name: check for check in evaluations if check.asset_key.path == ["recursive_conductor"]}
     adaptive = [check.description for check in evaluations if check.asset_key.path == ["adaptive_conductor"]]
-    findings = [str(finding) for finding in guard_run(chosen.load(), before)]
+    findings = [str(finding) for finding in check_run_guards(chosen.load(), before)]
     assert adaptive and set(adaptive) <= set(findings)
     assert checks["recursion_loops"].description == str(loops)
 
@@ -193,11 +193,11 @@ def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(
     [own] = [run for run in project.runs.iterdir() if RunPlan.read(run).pool.names == smaller.pool.names]
     assert RunResult.read(own) is not None
     assert event.metadata["calls_live"].value > 0
-    curve = (own / CURVE).stat().st_mtime_ns
+    curve = (own / CURVE_FILE).stat().st_mtime_ns
     again, event = table_of(chosen, "subsets")
     assert again == table
     assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
-    assert (own / CURVE).stat().st_mtime_ns == curve  # not trained again
+    assert (own / CURVE_FILE).stat().st_mtime_ns == curve  # not trained again
 
 
 def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stages: Trained) -> None:
@@ -216,7 +216,7 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     }
     assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 
-    files = [run / CURVE, run / LOG, *project.scores.rglob("*.parquet")]
+    files = [run / CURVE_FILE, run / LOG_FILE, *project.scores.rglob("*.parquet")]
     written = {file: file.stat().st_mtime_ns for file in files}
     again, event = table_of(chosen, "changes")
     assert again == table

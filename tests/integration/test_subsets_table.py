@@ -15,7 +15,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.arms import make_arm_table
 from ops.stages.studies.subsets import PolicyOnSubsets, PolicyPair, SubsetEvaluator
 from ops.stages.study_context import StudyContext
-from ops.training.run.training_run import RunPlan, RunResult, command, environment
+from ops.training.run.training_run import RunPlan, RunResult, build_training_command, prepare_environment
 from tests.integration.checkouts import TRAINED, configure, load_raw
 from tests.unit.training.tiny import tiny_plan
 
@@ -25,8 +25,10 @@ pytestmark = pytest.mark.slow
 def train(folder: Path) -> RunResult:
     """Train the run to its end in a process of its own."""
     plan = RunPlan.read(folder)
-    variables = os.environ | environment(plan, folder)
-    subprocess.run(command(plan, folder), cwd=plan.root, env=variables, check=True, capture_output=True, timeout=240)
+    variables = os.environ | prepare_environment(plan, folder)
+    subprocess.run(
+        build_training_command(plan, folder), cwd=plan.root, env=variables, check=True, capture_output=True, timeout=240
+    )
     result = RunResult.read(folder)
     assert result is not None
     return result

@@ -15,14 +15,14 @@ from assets.change import due
 from assets.resources import Podium
 from ops.alerts.notify import kept
 from ops.benchmarks.problem_files import read_problems, write_problems
-from ops.conductor.rollout import roll_out
+from ops.conductor.rollout import execute_rollouts
 from ops.config import load_pool
 from ops.config.pool import FILE
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.precaching.precache import build_solo_messages
 from ops.stages.responses import materialize_responses
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from pipelines.definitions import definitions
 from tests.faults.remote import FaultServer
@@ -66,10 +66,10 @@ def execute_repeated_steps(podium: Podium) -> None:
     setup = podium.load()
     problems = read_problems(setup.workspace.data / "shortlist.jsonl")[:6]
     remote = setup.pool.names.index("remote")
-    again = Workflow((Step(remote, SOLVE), Step(remote, SOLVE), Step(remote, "Vote.", "all")))
+    again = Workflow((Step(remote, SOLVE_SUBTASK), Step(remote, SOLVE_SUBTASK), Step(remote, "Vote.", "all")))
     team = Team(setup.pool.workers, open_client(setup, "evaluation"))
     for index in range(6):
-        asyncio.run(roll_out([again.render()] * len(problems), problems, team, sample=index))
+        asyncio.run(execute_rollouts([again.render()] * len(problems), problems, team, sample=index))
 
 
 def test_a_swapped_model_is_found_excluded_and_planned_for(

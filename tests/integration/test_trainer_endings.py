@@ -12,7 +12,7 @@ from ops.config import load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.training.run import ending
-from ops.training.run.training_run import LOG, RunPlan
+from ops.training.run.training_run import LOG_FILE, RunPlan
 
 ROOT = Workspace.find().root
 RANK_KILLED = """
@@ -40,14 +40,14 @@ def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
         root=ROOT, recipe=recipe, pool=pool, offered=pool.names,
         base_policy=tmp_path, problems=tmp_path, few_shots=tmp_path,
     )  # fmt: skip
-    (tmp_path / LOG).write_text("error: of an earlier attempt\n", encoding="utf-8")
+    (tmp_path / LOG_FILE).write_text("error: of an earlier attempt\n", encoding="utf-8")
 
     def run(program: str) -> str:
         @dg.asset
         def trained(context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient) -> None:
             conductor._train(context, trainer, plan, tmp_path)
 
-        monkeypatch.setattr(conductor, "command", lambda *_: [sys.executable, "-c", program])
+        monkeypatch.setattr(conductor, "build_training_command", lambda *_: [sys.executable, "-c", program])
         with pytest.raises(PodiumError) as caught:
             dg.materialize([trained], resources={"trainer": dg.PipesSubprocessClient()})
         return str(caught.value)
@@ -67,7 +67,7 @@ def kill(name: str) -> str:
 
 
 @pytest.mark.parametrize(("program", "begins", "says", "not_said"), [
-    pytest.param(kill("SIGKILL"), "", (*KILLED, *SETTINGS, GOES_ON, LOG), "\n", id="killed"),
+    pytest.param(kill("SIGKILL"), "", (*KILLED, *SETTINGS, GOES_ON, LOG_FILE), "\n", id="killed"),
     pytest.param(RANK_KILLED, "", KILLED, "\n", id="a killed rank, not those that the launcher ended"),
     pytest.param(kill("SIGTERM"), "", ("SIGTERM", "another process sent"), "memory", id="another signal"),
     pytest.param(kill("SIGSEGV"), "", ("SIGSEGV", "native code"), "memory", id="native code"),
@@ -80,7 +80,7 @@ def test_the_end_of_a_trainer_is_one_line(
 ) -> None:
     line = message(program)
     assert "\n" not in line and not_said not in line
-    assert line.startswith(begins) and str(tmp_path / LOG) in line
+    assert line.startswith(begins) and str(tmp_path / LOG_FILE) in line
     assert [part for part in says if part not in line] == []
 
 

@@ -19,14 +19,14 @@ import yaml
 
 from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard
-from ops.conductor.untrained import WRITE
+from ops.conductor.untrained import WRITE_SUBTASK
 from ops.config import PoolChange, Serving, Setup, Snapshot
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Cost
-from ops.planning.machine import this_machine
+from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
-from ops.planning.requirements import missing
+from ops.planning.requirements import find_missing
 from ops.release import mlflow_store, registry
 from ops.release.champion import champion_of
 from ops.release.tracing import of_answer
@@ -86,7 +86,7 @@ class Endpoint(Provider):
             return Refusal(400, {"error": {"message": "unsupported region", "type": "invalid_request_error"}})
         asked = "".join(each["content"] for each in body["messages"])
         text = "Answer: 1"
-        if WRITE in asked:
+        if WRITE_SUBTASK in asked:
             self.written.append(asked)
             text = UNREADABLE if hashlib.sha256(asked.encode()).digest()[0] % 4 == 0 else WORKFLOW
         usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": WRITTEN_TOKENS}
@@ -113,9 +113,9 @@ def done(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Worksp
     workspace = make(tmp_path_factory.mktemp("untrained") / "project")
     with Endpoint() as endpoint:
         write_settings(workspace, endpoint)
-        plan = make_plan(Setup.read(workspace, "untrained"), this_machine(workspace))
+        plan = make_plan(Setup.read(workspace, "untrained"), detect_machine(workspace))
         _, text = command(workspace.root, "plan", "untrained")
-        lacks = [each.what for each in missing(plan)]
+        lacks = [each.what for each in find_missing(plan)]
         status, printed = command(workspace.root, "run", "untrained", "--yes")
         assert status == 0, printed
         yield Finished(workspace, endpoint, printed, plan.stages, lacks, text)
@@ -150,7 +150,7 @@ def ask(done: Finished, text: str, **options: Any) -> Answer:
 def test_the_plan_counts_the_writing_calls_and_no_training(done: Finished) -> None:
     assert [stage.name for stage in done.planned] == ["precaching", "every worker alone", "evaluation"]
     evaluation = done.planned[-1]
-    assert "writer writes each workflow" in evaluation.what
+    assert "writer writes each workflow" in evaluation.calls_formula
     assert evaluation.calls.low == 2 * 12, "a call that writes and one step for each question"
     assert done.not_ready == []
     assert "writer, prompted to write the workflows; nothing is trained" in done.plan_text
@@ -254,7 +254,7 @@ def test_after_a_change_of_the_pool_the_champion_is_scored_as_it_is_and_not_fine
 @pytest.mark.soak
 def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
     written = len(done.endpoint.written)
-    plan = make_plan(Setup.read(done.workspace, "fixed"), this_machine(done.workspace))
+    plan = make_plan(Setup.read(done.workspace, "fixed"), detect_machine(done.workspace))
     assert plan.stages[-1].calls.expected == 2 * 12
     status, printed = command(done.workspace.root, "run", "fixed", "--yes")
     assert status == (0 if registry.champion(done.workspace).version == "2" else 3), printed  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ import pytest
 
 from ops.config import Setup, Worker, load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.local_models.vllm_server import serving
+from ops.local_models.vllm_server import serve_pool
 from ops.precaching.opening import open_client
 from tests.bench.real_rows import POOL, WORKER, Answers, Rows, ask, questions, table
 from tests.local_llm import test_writers
@@ -62,7 +62,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Work
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PODIUM_VLLM_PYTHON", str(PYTHON))
-        with serving(setup.pool, workspace):
+        with serve_pool(setup.pool, workspace):
             first = answers()
         return Rounds(worker, first, answers())  # the worker is stopped by now
 

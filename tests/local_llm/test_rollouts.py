@@ -27,11 +27,11 @@ from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard, load_model
 from ops.config import ColdStart, PretrainedPolicy
 from ops.training.cold_start.examples import SftExample
-from ops.training.cold_start.supervised import fit
-from ops.training.grpo.trainer import run
-from ops.training.run.training_run import CURVE, RunPlan
+from ops.training.cold_start.supervised import fine_tune
+from ops.training.grpo.trainer import run_training
+from ops.training.run.training_run import CURVE_FILE, RunPlan
 from ops.workflow.grammar import Workflow
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.prompt import build_conductor_messages
 from tests.local_llm import test_writers
 from tests.local_llm.test_writers import PYTHON, SMOLLM, served
 from tests.unit.training.tiny import tiny_plan
@@ -101,10 +101,10 @@ def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     completion = [{"role": "assistant", "content": Workflow.single(card.offered.index("guesser")).render()}]
     examples: list[SftExample] = [
-        {"prompt": conductor_messages(each, len(card.offered), card.prompting, ()), "completion": completion}
+        {"prompt": build_conductor_messages(each, len(card.offered), card.prompting, ()), "completion": completion}
         for each in read_problems(plan.problems)
     ]
-    fit(model.float(), tokenizer, examples * LESSONS, ColdStart(steps=LESSONS, batch=8, learning_rate=1e-4), 1)
+    fine_tune(model.float(), tokenizer, examples * LESSONS, ColdStart(steps=LESSONS, batch=8, learning_rate=1e-4), 1)
     folder = plan.root / "smollm2"
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -134,8 +134,8 @@ def trained(taught: Path, root: Path, *, reloads: bool) -> Trained:
             patch.setattr(module, "is_vllm_available", lambda *_, **__: True)
         patch.setattr(vllm_generation, "VLLMClient", FromDisk)
         with served(weights, weights, root, dtype="float32", **short) as url:
-            run(_at(plan, url), folder, lambda *_: None, [logged])
-    lines = (folder / CURVE).read_text(encoding="utf-8").splitlines()
+            run_training(_at(plan, url), folder, lambda *_: None, [logged])
+    lines = (folder / CURVE_FILE).read_text(encoding="utf-8").splitlines()
     return Trained(logged.steps, [json.loads(line) for line in lines])
 
 

@@ -22,12 +22,12 @@ from ops.config.recipe import VLLM
 from ops.core.errors import ConfigError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.local_models.vllm_server import serving
-from ops.synthetic.problems import generate
+from ops.local_models.vllm_server import serve_pool
+from ops.synthetic.problems import generate_problems
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.sampling import WorkflowSampler, load_subtasks
-from ops.training.cold_start.supervised import fit, scratch_model
-from ops.workflow.prompt import PromptTooLongError, conductor_messages
+from ops.training.cold_start.supervised import build_scratch_model, fine_tune
+from ops.workflow.prompt import PromptTooLongError, build_conductor_messages
 from tests.team.servers import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ class Written(NamedTuple):
 
 
 def problems(each: int) -> list[Problem]:
-    return [problem for name in BENCHMARKS for problem in generate(name, "test", each, 1)]
+    return [problem for name in BENCHMARKS for problem in generate_problems(name, "test", each, 1)]
 
 
 def taught(folder: Path, pool: Pool) -> None:
@@ -72,14 +72,14 @@ def taught(folder: Path, pool: Pool) -> None:
     settings = ColdStart(steps=60, batch=16, learning_rate=2e-3)
     examples: list[SftExample] = [
         {
-            "prompt": conductor_messages(problem, len(pool.names), PROMPTING, ()),
+            "prompt": build_conductor_messages(problem, len(pool.names), PROMPTING, ()),
             "completion": [{"role": "assistant", "content": workflow.render()}],
         }
-        for problem, workflow in islice(sampler.stream(problems(40)), settings.steps * settings.batch)
+        for problem, workflow in islice(sampler.sample_endlessly(problems(40)), settings.steps * settings.batch)
     ]
     # Heads of 32: the narrowest that vLLM's attention for CPUs computes.
-    model, tokenizer = scratch_model(ScratchPolicy(hidden=64, layers=2, heads=2, max_tokens=512), examples, 1)
-    fit(model, tokenizer, examples, settings, 1)
+    model, tokenizer = build_scratch_model(ScratchPolicy(hidden=64, layers=2, heads=2, max_tokens=512), examples, 1)
+    fine_tune(model, tokenizer, examples, settings, 1)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -97,7 +97,7 @@ def served(folder: Path, weights: Path, root: Path, **serve: Any) -> Iterator[st
         name="policy", model=f"hosted_vllm/{folder.name}", api_base=f"{url}/v1",
         serve=Serve.model_validate({"model_path": str(weights), **serve}),
     )  # fmt: skip
-    with serving(Pool(name="policy", workers=(worker,)), Workspace(root)):
+    with serve_pool(Pool(name="policy", workers=(worker,)), Workspace(root)):
         yield url
 
 
@@ -113,7 +113,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     pool, folder = load_pool(ROOT / "config", "quickstart"), tmp_path_factory.mktemp("scratch") / "local-abc"
     taught(folder, pool)
     card(pool, generation=Generation(repetition_penalty=1.05)).write(folder)
-    chats = [list(map(dict, conductor_messages(each, len(pool.names), PROMPTING, ()))) for each in problems(16)]
+    chats = [list(map(dict, build_conductor_messages(each, len(pool.names), PROMPTING, ()))) for each in problems(16)]
     with closing(load_conductor(folder, Workspace(folder.parent), VLLM)) as server:
         assert isinstance(server, ServedConductor)
         assert server.write([]) == []

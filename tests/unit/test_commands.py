@@ -283,7 +283,7 @@ def test_dry_runs_say_what_is_spent_and_do_nothing(laid_out: Path, capsys: pytes
     done = tried("pools", "ping", "openai", "--dry-run", PODIUM_ROOT=str(laid_out), OPENAI_API_KEY="a-key")
     said = r"One call to each worker of openai costs \$0\.\d{4} at most\. Nothing was done\n"
     assert done.exit_code == 0 and re.fullmatch(said, done.stdout)
-    asking.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.of(2.0))
+    asking.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.exactly(2.0))
     about = "calls paid workers for about $2.00, never for more than $3.00 (budget.run_usd). Nothing was done"
     asking.show_spending(Setup.read(Workspace(laid_out), "quickstart"))
     nothing = "Recipe quickstart makes no paid call. Nothing was done"
@@ -301,10 +301,10 @@ def test_paid_workers_are_not_called_before_a_person_agrees(laid_out: Path, monk
     setup = Setup.read(Workspace(laid_out), "paper")
     asking.confirm_run(setup, yes=True)
     asking.confirm_run(Setup.read(Workspace(laid_out), "quickstart"), yes=False)  # embedded workers cost nothing
-    asking.confirm_spending(setup, False, Range.of(0.0))  # nothing is left to pay
+    asking.confirm_spending(setup, False, Range.exactly(0.0))  # nothing is left to pay
     about = r"Recipe paper calls paid workers for about \$2\.00, never for more than \$20,000\.00 \(budget\.run_usd\)"
     with pytest.raises(PodiumError, match=f"{about}, and no person can be asked here. Add --yes to agree$"):
-        asking.confirm_spending(setup, False, Range.of(2.0))
+        asking.confirm_spending(setup, False, Range.exactly(2.0))
     with pytest.raises(PodiumError, match=r"for about \$[1-9][\d,]+\.\d\d, never"):
         asking.confirm_run(setup, yes=False)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)

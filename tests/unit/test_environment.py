@@ -13,7 +13,7 @@ from ops.core.errors import ConfigError
 from ops.core.servers import check_addresses, wrong_addresses
 from ops.core.workspace import Workspace
 from ops.planning import doctor
-from ops.planning.doctor import Diagnosis, diagnose
+from ops.planning.doctor import Diagnosis, diagnose_machine
 from ops.spending.ledger import open_ledger
 from pipelines.environment_file import read_environment_file
 from tests.command import podium, tried
@@ -121,7 +121,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(root: Path) -> dict[str, Diagnosis]:
-    return {each.what: each for each in diagnose(Workspace(root))}
+    return {each.what: each for each in diagnose_machine(Workspace(root))}
 
 
 def test_everything_is_looked_at_and_each_lack_has_a_remedy(root: Path) -> None:
@@ -134,11 +134,11 @@ def test_everything_is_looked_at_and_each_lack_has_a_remedy(root: Path) -> None:
 
 
 def test_what_every_recipe_needs_decides_the_exit_status(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "LEAST_GIB", 0.0)
+    monkeypatch.setattr(doctor, "MIN_FREE_GIB", 0.0)
     well = tried("doctor")
     assert well.exit_code == 0
     assert "optional  MY_KEY     is not set; for mine. Write it into .env" in well.stdout
-    monkeypatch.setattr(doctor, "LEAST_GIB", 1e9)
+    monkeypatch.setattr(doctor, "MIN_FREE_GIB", 1e9)
     ill = tried("doctor", "--json")
     told = {each["what"]: each for each in json.loads(ill.stdout)}
     assert ill.exit_code == 1 and told["disk"]["state"] == "missing" and "Free" in told["disk"]["remedy"]

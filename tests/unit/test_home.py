@@ -41,7 +41,7 @@ WATCH = """
 import time
 from ops.release import mlflow_store
 from ops.training.run import processes
-processes.watch()
+processes.watch_parents()
 print("up", flush=True)
 time.sleep(60)
 """
@@ -106,14 +106,14 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
 
 def test_a_trainer_ends_with_the_process_that_started_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    with python(WATCH, **{processes.PARENT: name_of(parent.pid)}) as trainer:
+    with python(WATCH, **{processes.PARENT_VARIABLE: name_of(parent.pid)}) as trainer:
         parent.kill()
         parent.wait(240)
         assert trainer.wait(timeout=20) == 143
 
 
 def test_a_trainer_without_a_watched_process_runs_on() -> None:
-    with python(WATCH, **{processes.PARENT: ""}) as trainer, pytest.raises(subprocess.TimeoutExpired):
+    with python(WATCH, **{processes.PARENT_VARIABLE: ""}) as trainer, pytest.raises(subprocess.TimeoutExpired):
         trainer.wait(timeout=1.5)
 
 

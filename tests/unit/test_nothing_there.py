@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.problem_files import describe_evaluation_tests, read_training_candidates
+from ops.conductor.stored_writer import policy_id
 from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
@@ -43,6 +44,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
             "no benchmark with training",
         ),
         (lambda setup: list_solo_workers(without_baselines(setup)), "Precache first"),
+        (lambda setup: policy_id(setup.workspace.root / "policy"), "holds no policy: .*`podium train RECIPE`"),
     ],
 )
 def test_what_is_lacking_is_said(empty: Setup, ask: Callable[[Setup], object], lacks: str) -> None:

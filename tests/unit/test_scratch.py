@@ -16,14 +16,14 @@ import pytest
 import torch
 from transformers.generation import logits_process
 
-from ops.conductor.policy import Completion, Conductor, PolicyCard, chat_text, chat_tokens, load_model
-from ops.conductor.scratch import Sampler, ScratchConductor
+from ops.conductor.policy import Completion, Conductor, PolicyCard, count_chat_tokens, load_model, render_chat
+from ops.conductor.scratch import ScratchConductor, TokenSampler
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
-from ops.conductor.writer import load_here
+from ops.conductor.writer import load_in_process
 from ops.config import Generation, PretrainedPolicy, Prompting, load_pool
 from ops.core.messages import Message
-from ops.synthetic.problems import generate
-from ops.workflow.prompt import PromptTooLongError, conductor_messages
+from ops.synthetic.problems import generate_problems
+from ops.workflow.prompt import PromptTooLongError, build_conductor_messages
 from tests.builders import SCRATCH_COMPLETION, scratch_policy
 from tests.unit.training.tiny import ROOT, as_llama, tiny_plan
 
@@ -55,9 +55,9 @@ def prompts(count: int, seed: int = 1) -> list[list[Message]]:
     drawn, offered = Random(seed), len(load_pool(ROOT / "config", "quickstart").names)
     prompting = Prompting(style="compact", few_shots="none")
     real = [
-        conductor_messages(problem, offered, prompting, ())
+        build_conductor_messages(problem, offered, prompting, ())
         for name in ("math500", "mmlu", "rlpr")
-        for problem in generate(name, "test", 1 + count // 4, seed)
+        for problem in generate_problems(name, "test", 1 + count // 4, seed)
     ]
     strange = [[user("".join(drawn.choices("aé7 <|>\n中", k=drawn.randint(1, 80))))] for _ in range(count)]
     mixed = [*real, *strange]
@@ -70,7 +70,7 @@ def user(content: str) -> Message:
 
 
 def scratch(folder: Path, **changes: Any) -> ScratchConductor:
-    loaded = load_here(folder, PolicyCard.read(folder).model_copy(update=changes))
+    loaded = load_in_process(folder, PolicyCard.read(folder).model_copy(update=changes))
     assert isinstance(loaded, ScratchConductor)
     return loaded
 
@@ -91,7 +91,7 @@ def test_greedy_completions_are_those_of_transformers(
     mine = in_batches(scratch(folder).complete, asked, batch)
     assert mine == in_batches(Conductor.load(folder).complete, asked, batch)
     assert len({each.prompt_tokens for each in mine}) > 10, "the prompts differ in length"
-    assert policy == "untrained" or any(each.ended for each in mine)
+    assert policy == "untrained" or any(each.is_ended for each in mine)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 3])
@@ -99,16 +99,16 @@ def test_a_completion_stops_at_max_tokens(taught: Path, max_tokens: int) -> None
     asked = prompts(8)
     mine = scratch(taught).complete(asked, max_tokens=max_tokens)
     assert mine == Conductor.load(taught).complete(asked, max_tokens=max_tokens)
-    assert {each.tokens for each in mine} == {max_tokens} and not any(each.ended for each in mine)
+    assert {each.tokens for each in mine} == {max_tokens} and not any(each.is_ended for each in mine)
 
 
 def test_a_prompt_at_the_limit_of_the_context_is_completed_and_one_beyond_is_not(untrained: Path) -> None:
     mine, reference = scratch(untrained), Conductor.load(untrained)
     assert mine.prompt_limit == reference.prompt_limit == CONTEXT - COMPLETION
-    around = chat_tokens(reference._tokenizer, [user("")])
+    around = count_chat_tokens(reference._tokenizer, [user("")])
     longest, beyond = ([user("7" * (CONTEXT - COMPLETION - around + more))] for more in (0, 1))
     asked = [longest, [user("short")]]
-    assert [(each.fits(longest), each.fits(beyond)) for each in (mine, reference)] == [(True, False)] * 2
+    assert [(each.has_room(longest), each.has_room(beyond)) for each in (mine, reference)] == [(True, False)] * 2
     assert mine.complete(asked) == reference.complete(asked)
     assert mine.complete(asked)[0].prompt_tokens == CONTEXT - COMPLETION
     with pytest.raises(PromptTooLongError) as error:
@@ -144,14 +144,14 @@ def test_tokens_are_drawn_from_the_distribution_of_transformers(
     logits = np.random.default_rng(3).normal(0, 2, (50, 300)).astype(np.float32)
     processors = logits_process.LogitsProcessorList([logits_process.TemperatureLogitsWarper(temperature), *warpers])
     reference = processors(torch.zeros((50, 1), dtype=torch.long), torch.from_numpy(logits.copy())).softmax(-1).numpy()
-    mine = Sampler(drawn, temperature, [[0]] * 50, range(50)).probabilities(logits)
+    mine = TokenSampler(drawn, temperature, [[0]] * 50, range(50)).probabilities(logits)
     np.testing.assert_allclose(mine, reference, atol=1e-6)
     assert ((mine > 0) == (reference > 0)).all()
 
 
 def test_draws_follow_the_distribution() -> None:
     logits, count = np.log(np.array([[0.5, 0.3, 0.15, 0.05]], dtype=np.float32)), 8000
-    sampler = Sampler(Generation(top_k=3), 1.0, [[0]] * count, range(count))
+    sampler = TokenSampler(Generation(top_k=3), 1.0, [[0]] * count, range(count))
     tokens = sampler(np.repeat(logits, count, axis=0), np.arange(count))
     shares = np.bincount(tokens, minlength=4) / count
     np.testing.assert_allclose(shares, [0.5 / 0.95, 0.3 / 0.95, 0.15 / 0.95, 0], atol=0.02)
@@ -169,8 +169,8 @@ def test_texts_have_the_tokens_of_transformers(untrained: Path) -> None:
     mine, (_, reference) = ScratchTokenizer.read(untrained), load_model(untrained, PolicyCard.read(untrained))
     assert mine is not None
     chats = [*([user(text)] for text in STRANGE), *prompts(50), [*prompts(1)[0], {"role": "assistant", "content": "x"}]]
-    texts = [chat_text(reference, chat) for chat in chats]
-    assert [chat_text(mine, chat) for chat in chats] == texts
+    texts = [render_chat(reference, chat) for chat in chats]
+    assert [render_chat(mine, chat) for chat in chats] == texts
     encoded = mine(texts, add_special_tokens=False)["input_ids"]
     assert encoded == reference(texts, add_special_tokens=False)["input_ids"]
     assert encoded == [mine(text, add_special_tokens=False)["input_ids"] for text in texts]
@@ -212,8 +212,8 @@ def test_transformers_generates_for_any_other_policy(taught: Path, tmp_path: Pat
 
 def test_neither_torch_nor_transformers_is_imported(taught: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ops.conductor.writer import load_here\n"
-        "text = load_here(Path(sys.argv[1])).write([[{'role': 'user', 'content': 'What is 1 + 1?'}]])\n"
+        "import sys; from pathlib import Path; from ops.conductor.writer import load_in_process\n"
+        "text = load_in_process(Path(sys.argv[1])).write([[{'role': 'user', 'content': 'What is 1 + 1?'}]])\n"
         "print(text, {'torch', 'transformers', 'scipy'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code, str(taught)]

@@ -110,7 +110,7 @@ def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(pro
     setup = Snapshot.read(project.snapshots, asked.key).setup(project)
     assert load_few_shots(setup.workspace.texts, "mixed") == shown
     subtasks = load_subtasks(setup.workspace.texts / "cold_start" / "subtasks.yaml")
-    assert "Other." not in [subtask.say for subtask in subtasks]
+    assert "Other." not in [subtask.text for subtask in subtasks]
     assert setup.workspace == project
     with pytest.raises(ConfigError, match=r"mixed\.yaml: does not exist"):
         load_few_shots(project.data, "mixed")

@@ -12,10 +12,10 @@ from rich.console import Console
 from ops.config import Setup
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.planning.machine import this_machine
-from ops.planning.plan_text import report
+from ops.planning.machine import detect_machine
+from ops.planning.plan_text import format_plan
 from ops.planning.recipe_plan import make_plan
-from ops.planning.requirements import missing
+from ops.planning.requirements import find_missing
 from ops.workers.client import Counts
 from pipelines.commands.shown import wrapped
 from pipelines.terminal import Terminal
@@ -24,8 +24,8 @@ from pipelines.terminal import Terminal
 @pytest.mark.parametrize(("recipe", "gpus"), [("quickstart", "0"), ("paper", "8x80")])
 def test_a_plan_fits_80_columns_but_for_the_memory_of_gpus(recipe: str, gpus: str) -> None:
     workspace = Workspace(resources())
-    plan = make_plan(Setup.read(workspace, recipe), this_machine(workspace, gpus))
-    lines = wrapped(report(plan, missing(plan)), 80).splitlines()
+    plan = make_plan(Setup.read(workspace, recipe), detect_machine(workspace, gpus))
+    lines = wrapped(format_plan(plan, find_missing(plan)), 80).splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith("memory, GiB a GPU")), len(lines))
     money = next(at for at, line in enumerate(lines) if line.startswith("calls and USD"))
     assert [line for line in [*lines[:start], *lines[money:]] if len(line) > 80] == []

@@ -35,11 +35,11 @@ from ops.release.trace_writer import TraceWriter, main
 from ops.release.tracing import TraceSample, TreeWithTags, attach, of_execution, of_request, store_traces
 from ops.serving.answer import Answer
 from ops.serving.http.routes import RequestRecord
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import Question, play
+from ops.workflow.play import Question, answer_questions
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace, WorkflowTrace
+from ops.workflow.trace import QuestionTrace, WorkflowTrace
 from tests.releases import checkout, shared_store
 from tests.serving.script import POOL, SIX_BY_SEVEN, Scripted, ask, engine_of
 from tests.team.servers import until
@@ -88,12 +88,12 @@ def store(workspace: Workspace) -> Store:
 
 
 def run(workflow: Workflow = WORKFLOW) -> WorkflowTrace:
-    return asyncio.run(execute(workflow, QUESTION, Team(WORKERS, Tool())))
+    return asyncio.run(execute_workflow(workflow, QUESTION, Team(WORKERS, Tool())))
 
 
-def stored(store: Store, run: WorkflowTrace | Trace, *, texts: bool = True, **tags: str) -> Any:
+def stored(store: Store, run: WorkflowTrace | QuestionTrace, *, texts: bool = True, **tags: str) -> Any:
     """Return the execution's trace as stored by MLflow."""
-    whole = run if isinstance(run, Trace) else Trace.of(run)
+    whole = run if isinstance(run, QuestionTrace) else QuestionTrace.from_execution(run)
     [trace] = store.holds(TreeWithTags(of_execution(whole, "workflow", texts=texts), tags))
     return trace
 
@@ -152,7 +152,7 @@ def test_rounds_are_spans_of_their_own(store: Store) -> None:
     problem = Problem("p", "math500", "math", "test", QUESTION, "42", "math")
     prompting = Prompting(style="compact", few_shots="none", access="fine_grained")
     question = Question(problem, Team(WORKERS, Tool(), prompting))
-    [rounds] = asyncio.run(play([question], write, RoundLimits(rounds=3)))
+    [rounds] = asyncio.run(answer_questions([question], write, RoundLimits(rounds=3)))
     spans = {span.span_id: span for span in stored(store, rounds).data.spans}
     parents = {span.name: spans[span.parent_id].name for span in spans.values() if span.parent_id}
     assert parents["round 1"] == parents["round 2"] == "workflow"
@@ -168,7 +168,7 @@ def test_below_an_open_span_no_second_trace_is_made(workspace: Workspace) -> Non
     with connected(workspace) as client:
         experiment(client, workspace)
         with mlflow.start_span("request") as request:
-            attach(of_execution(Trace.of(run()), "workflow"), request)
+            attach(of_execution(QuestionTrace.from_execution(run()), "workflow"), request)
         mlflow.flush_trace_async_logging()
         trace = mlflow.get_trace(request.trace_id)
     assert trace is not None

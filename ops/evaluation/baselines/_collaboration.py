@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 
 Mode = Literal["single", "chain", "vote", "debate"]
 MODES: tuple[Mode, ...] = ("single", "chain", "vote", "debate")
 MAX_STEPS = 5
 CHECK, VOTE, PLAN = "Check the answer.", "Take the most common answer.", "Write a plan."
-ROLES = (SOLVE, CHECK, VOTE, PLAN)
+ROLES = (SOLVE_SUBTASK, CHECK, VOTE, PLAN)
 """The instructions that an agent may receive, in words that any worker understands."""
 
 
@@ -24,11 +24,11 @@ class AgentRole(NamedTuple):
     """The index of an earlier position whose worker also takes this one."""
 
 
-OPENING = AgentRole((SOLVE, PLAN))
-SOLO = AgentRole((SOLVE,))
-REFLECTION = AgentRole((SOLVE, CHECK), sees_all=True)
+OPENING = AgentRole((SOLVE_SUBTASK, PLAN))
+SOLO = AgentRole((SOLVE_SUBTASK,))
+REFLECTION = AgentRole((SOLVE_SUBTASK, CHECK), sees_all=True)
 AGGREGATOR = AgentRole((VOTE, CHECK), sees_all=True)
-REPLIES = tuple(AgentRole((CHECK, SOLVE), sees_all=True, same_worker_as=seat) for seat in (0, 1))
+REPLIES = tuple(AgentRole((CHECK, SOLVE_SUBTASK), sees_all=True, same_worker_as=seat) for seat in (0, 1))
 
 
 def list_mode_sizes(mode: Mode, max_steps: int = MAX_STEPS) -> dict[int, tuple[AgentRole, ...]]:

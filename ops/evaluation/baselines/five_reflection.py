@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.method import Method, TrainingData
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 
 CALLS = 5
 REFLECT = "Reflect on the answer so far: check it step by step, and give the complete corrected answer."
@@ -21,5 +21,5 @@ REFLECT = "Reflect on the answer so far: check it step by step, and give the com
 )
 def five_reflection(training_data: TrainingData) -> Method:
     """The worker that is best on the training questions solves the question and then improves its answer four times."""
-    steps = (Step(training_data.best_worker, SOLVE), *[Step(training_data.best_worker, REFLECT, "all")] * (CALLS - 1))
+    steps = (Step(training_data.best_worker, SOLVE_SUBTASK), *[Step(training_data.best_worker, REFLECT, "all")] * (CALLS - 1))
     return Method.static(Workflow(steps), training_data.team.names[training_data.best_worker])

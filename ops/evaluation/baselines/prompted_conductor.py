@@ -6,8 +6,8 @@ from ops.config import Prompting
 from ops.core.problem import Problem
 from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.method import Method, TrainingData, WorkflowAuthor
-from ops.workflow.grammar import Parsed, parse
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.grammar import ParseResult, parse_workflow
+from ops.workflow.prompt import build_conductor_messages
 
 PROMPTING = Prompting(style="full", few_shots="out_of_distribution", max_steps=5, access="binary")
 """The prompt settings, which do not depend on the recipe's: a small policy trained from scratch reads no instructions.
@@ -30,11 +30,11 @@ def prompted_conductor(training_data: TrainingData) -> Method:
     offered = len(training_data.team.workers)
 
     def prompt(problem: Problem) -> str:
-        [message] = conductor_messages(problem, offered, PROMPTING, training_data.few_shots)
+        [message] = build_conductor_messages(problem, offered, PROMPTING, training_data.few_shots)
         return message["content"]
 
-    def read(completion: str) -> Parsed:
-        return parse(completion, offered=offered, max_steps=PROMPTING.max_steps, access=PROMPTING.access)
+    def read(completion: str) -> ParseResult:
+        return parse_workflow(completion, offered=offered, max_steps=PROMPTING.max_steps, access=PROMPTING.access)
 
     return Method.authored(
         WorkflowAuthor(training_data.best_worker, prompt, read), training_data.team.names[training_data.best_worker]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ops.evaluation.study import WorkflowChange, WorkflowStatistics, intervention
-from ops.workflow.grammar import SOLVE, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Workflow
 
 
 def remove_subtasks(workflow: Workflow, dice: Random) -> Workflow:
@@ -17,8 +17,8 @@ def remove_subtasks(workflow: Workflow, dice: Random) -> Workflow:
 @intervention(
     "Workers without subtasks",
     20,
-    about=f"every worker receives “{SOLVE}” instead of its subtask; the policy was trained with subtasks",
+    about=f"every worker receives “{SOLVE_SUBTASK}” instead of its subtask; the policy was trained with subtasks",
 )
 def without_subtasks_served(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:
     """Return the arm that removes every subtask."""
-    return [WorkflowChange(f"every subtask “{SOLVE}”", remove_subtasks)]
+    return [WorkflowChange(f"every subtask “{SOLVE_SUBTASK}”", remove_subtasks)]

@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config.base import hub_token
 from ops.core.errors import sized
-from ops.planning.recipe_plan import Missing, Plan, Requirement
+from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 
 
-def revisions(plan: Plan) -> Iterator[Missing]:
+def require_revisions(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that every hub dataset is pinned to a commit."""
     for name, source in plan.recipe.benchmarks.items():
         if source.source == "hub" and source.revision is None:
             address = f"https://huggingface.co/datasets/{BENCHMARKS[name].hub.id}"
-            yield Missing(
+            yield MissingRequirement(
                 f"benchmarks.{name}.revision",
                 "an unpinned dataset can change under every score",
                 f"`git ls-remote {address} HEAD` prints the newest commit",
             )
 
 
-def files(plan: Plan) -> Iterator[Missing]:
+def require_files(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the files named in the recipe exist."""
     for name, source in plan.recipe.benchmarks.items():
         if source.source != "file":
@@ -30,10 +30,12 @@ def files(plan: Plan) -> Iterator[Missing]:
         for file in dict.fromkeys((*source.files("train"), *source.files("test"))):
             path = plan.setup.workspace.root / file
             if not path.expanduser().is_file():
-                yield Missing(str(file), f"benchmarks.{name} names it", f"Put it there ({path}), or name another file")
+                yield MissingRequirement(
+                    str(file), f"benchmarks.{name} names it", f"Put it there ({path}), or name another file"
+                )
 
 
-def gated(plan: Plan) -> Iterator[Missing]:
+def require_hub_token(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require a hub token for a gated dataset."""
     asked = [
         BENCHMARKS[name].hub.id
@@ -42,26 +44,32 @@ def gated(plan: Plan) -> Iterator[Missing]:
     ]
     if asked and not hub_token():
         pages = ", ".join(f"https://huggingface.co/datasets/{each}" for each in asked)
-        yield Missing(
+        yield MissingRequirement(
             "HF_TOKEN",
             f"the hub asks for an account before it gives {', '.join(asked)}",
             f"Accept the terms at {pages}, then set HF_TOKEN or run `hf auth login`",
         )
 
 
-def left_out(plan: Plan) -> Iterator[Missing]:
+def report_left_out(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Note the gated benchmarks and the expensive workers that the recipe goes without; refuse workers that it does not
     name."""
     for each in plan.setup.left_out:
-        yield Missing(each.what, each.why, each.remedy, refuses=not each.agreed)
+        yield MissingRequirement(each.what, each.why, each.remedy, refuses=not each.agreed)
 
 
-def hidden_tests(plan: Plan) -> Iterator[Missing]:
+def require_disk_for_tests(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require disk space for hidden tests."""
-    has, needs = plan.machine.disk_gib, plan.tests_gib
+    has, needs = plan.machine.disk_gib, plan.hidden_tests_gib
     if needs > has:
         why = f"hidden tests of {', '.join(plan.hidden_tests)} take {sized(needs)}, and {sized(has)} are free"
-        yield Missing("disk", why, "Free some, or use a larger disk")
+        yield MissingRequirement("disk", why, "Free some, or use a larger disk")
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (revisions, files, gated, hidden_tests, left_out)
+REQUIREMENTS: tuple[Requirement, ...] = (
+    require_revisions,
+    require_files,
+    require_hub_token,
+    require_disk_for_tests,
+    report_left_out,
+)

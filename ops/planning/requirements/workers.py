@@ -13,32 +13,32 @@ from ops.core.errors import ConfigError
 from ops.core.parts import missing_parts
 from ops.core.servers import wrong_addresses
 from ops.grading import GRADERS
-from ops.local_models.vllm_server import vllm_python
-from ops.planning.estimate import total
-from ops.planning.recipe_plan import Missing, Plan, Requirement
-from ops.planning.retirement import is_unknown, retirement
+from ops.local_models.vllm_server import find_vllm_python
+from ops.planning.estimate import add_costs
+from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
+from ops.planning.retirement import is_unlisted, retirement_date
 from ops.spending.books import usd
 from ops.workers.providers import price_of
 from ops.workers.unsent import unsent
 
-SOON = timedelta(days=60)
+NOTICE_PERIOD = timedelta(days=60)
 """How long in advance a plan reports a model's retirement or a new price."""
 
 
-def parts(plan: Plan) -> Iterator[Missing]:
+def require_stores(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require the ledger, the cache and the registry where they held something."""
     if plan.recipe.asks_workers and plan.recipe.replay is None:
         for error in missing_parts(plan.setup.workspace):
-            yield Missing(error.file, error.problem, error.remedy)
+            yield MissingRequirement(error.file, error.problem, error.remedy)
 
 
-def addresses(plan: Plan) -> Iterator[Missing]:
+def require_addresses(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require valid addresses in the environment variables of servers."""
     for error in wrong_addresses(mlflow=not plan.setup.workspace.rehearsal):
-        yield Missing(error.file, error.problem, error.remedy)
+        yield MissingRequirement(error.file, error.problem, error.remedy)
 
 
-def keys(plan: Plan) -> Iterator[Missing]:
+def require_keys(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require the providers' keys in the environment variables named in the pool."""
     if not plan.recipe.asks_workers:
         return
@@ -50,37 +50,41 @@ def keys(plan: Plan) -> Iterator[Missing]:
         names = ", ".join(workers)
         holds = f"it {key_problem(key)}: {names} cannot be asked with it"
         why = holds if os.environ.get(key) else f"{names} cannot be asked without it"
-        yield Missing(key, why, "Set it in the environment (see .env.example)")
+        yield MissingRequirement(key, why, "Set it in the environment (see .env.example)")
 
 
-def retirements(plan: Plan) -> Iterator[Missing]:
+def require_models(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that no model of the pool is retired."""
     if not plan.recipe.asks_workers:
         return
     workers = {worker.model: (worker, pool) for pool in plan.setup.every_pool.values() for worker in pool.workers}
     for worker, pool in workers.values():
-        end = retirement(worker)
+        end = retirement_date(worker)
         remedy = f"Take {worker.name} out of the pool {pool.name}, or name its successor there"
         if end is not None and end <= plan.today:
-            yield Missing(f"{worker.model}", f"its provider retired it on {end}", remedy)
-        elif end is not None and end <= plan.today + SOON:
+            yield MissingRequirement(f"{worker.model}", f"its provider retired it on {end}", remedy)
+        elif end is not None and end <= plan.today + NOTICE_PERIOD:
             days = (end - plan.today).days
-            yield Missing(f"{worker.model}", f"its provider retires it on {end}, in {days} days", remedy, refuses=False)
-        elif end is None and is_unknown(worker):
+            yield MissingRequirement(
+                f"{worker.model}", f"its provider retires it on {end}, in {days} days", remedy, refuses=False
+            )
+        elif end is None and is_unlisted(worker):
             why = "LiteLLM's map does not list it: it may be retired, or newer than the map"
-            yield Missing(f"{worker.model}", why, "Check with its provider before you spend money", refuses=False)
+            yield MissingRequirement(
+                f"{worker.model}", why, "Check with its provider before you spend money", refuses=False
+            )
 
 
-def prices(plan: Plan) -> Iterator[Missing]:
+def require_prices(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require a price for every worker; report announced price changes."""
-    yield from _unpriced(plan)
+    yield from _find_unpriced(plan)
     if not plan.recipe.asks_workers:
         return
     for name, pool in plan.setup.every_pool.items():
         for worker in pool.workers:
             for rates in worker.price.later if worker.price else ():
-                if plan.today < rates.since <= plan.today + SOON:
-                    yield Missing(
+                if plan.today < rates.since <= plan.today + NOTICE_PERIOD:
+                    yield MissingRequirement(
                         f"workers.{worker.name}.price",
                         f"in {pool_file(plan.setup.workspace.config, name)}, it becomes {rates} USD per million tokens "
                         f"on {rates.since}, and this plan is at today's",
@@ -89,75 +93,87 @@ def prices(plan: Plan) -> Iterator[Missing]:
                     )
 
 
-def settings(plan: Plan) -> Iterator[Missing]:
+def require_sent_settings(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that LiteLLM sends every setting as the pool states it."""
     if not plan.recipe.asks_workers:
         return
     for name, pool in plan.setup.every_pool.items():
         for worker in pool.workers:
             for error in unsent(worker, pool_file(plan.setup.workspace.config, name)):
-                yield Missing(error.field, f"in {error.file}, {error.problem}", error.remedy)
+                yield MissingRequirement(error.field, f"in {error.file}, {error.problem}", error.remedy)
 
 
-def servers(plan: Plan) -> Iterator[Missing]:
+def require_serving_environment(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require an environment with vLLM for workers that Podium serves."""
     pools = plan.setup.every_pool.values()
     served = list(dict.fromkeys(worker.name for pool in pools for worker in pool.workers if worker.serve))
     if not (served and plan.recipe.asks_workers):
         return
     try:
-        vllm_python(plan.setup.workspace)
+        find_vllm_python(plan.setup.workspace)
     except ConfigError as error:
-        yield Missing(error.file, f"{', '.join(served)} is served by vLLM from there", error.remedy)
+        yield MissingRequirement(error.file, f"{', '.join(served)} is served by vLLM from there", error.remedy)
 
 
-def sandbox(plan: Plan) -> Iterator[Missing]:
+def require_sandbox(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require the recipe's sandbox if workers' programs are graded."""
     sources = plan.recipe.benchmarks.items()
     programs = [name for name, source in sources if GRADERS[BENCHMARKS[name].grader_name(source)].runs_programs]
-    if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.bubblewrap:
-        yield Missing(
+    if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.has_bubblewrap:
+        yield MissingRequirement(
             "bubblewrap",
             f"workers' programs and functions that grade ({', '.join(programs)}) run in it",
             "Install it (Debian: `apt-get install bubblewrap`) and allow unprivileged user namespaces",
         )
 
 
-def cap(plan: Plan) -> Iterator[Missing]:
+def require_budget(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the budget covers the run."""
-    if not plan.recipe.asks_workers or any(_unpriced(plan)):
+    if not plan.recipe.asks_workers or any(_find_unpriced(plan)):
         return
-    cost, budget = total(plan.stages).usd, plan.recipe.budget
+    cost, budget = add_costs(plan.stages).usd, plan.recipe.budget
     most = max(plan.stages, key=lambda stage: stage.usd.low)
     if not cost.high:
         return  # all answers are stored
     run_usd = budget.run_usd - plan.spent_usd
     spent = f", of which {usd(plan.spent_usd)} are spent," if plan.spent_usd else ""
     ends = f"{usd(cost.low)} to {usd(cost.high)}"
-    fewer = f"ask less there ({most.name}: {most.what}, from {usd(most.usd.low)})"
+    fewer = f"ask less there ({most.name}: {most.calls_formula}, from {usd(most.usd.low)})"
     if run_usd < cost.low:
-        yield Missing(
+        yield MissingRequirement(
             "budget.run_usd",
             f"its {usd(budget.run_usd)}{spent} are less than what the run still costs, {ends}",
             f"Raise it, or {fewer}",
         )
     elif run_usd < cost.expected:
         why = f"its {usd(budget.run_usd)}{spent} may end before the run, which still costs {ends}"
-        yield Missing("budget.run_usd", why, f"Raise it, or {fewer}; a run that stops goes on later", refuses=False)
+        yield MissingRequirement(
+            "budget.run_usd", why, f"Raise it, or {fewer}; a run that stops goes on later", refuses=False
+        )
     if budget.month_usd is not None and budget.month_usd < cost.low:
         why = f"its {usd(budget.month_usd)} are less than the whole run's {ends}"
-        yield Missing(
+        yield MissingRequirement(
             "budget.month_usd", why, f"Raise it, {fewer}, or expect the run to last more than a month", refuses=False
         )
 
 
-def _unpriced(plan: Plan) -> Iterator[Missing]:
+def _find_unpriced(plan: RecipePlan) -> Iterator[MissingRequirement]:
     config, pools = plan.setup.workspace.config, plan.setup.every_pool
     for worker, file in ((worker, pool_file(config, name)) for name, pool in pools.items() for worker in pool.workers):
         try:
             price_of(worker, file)
         except ConfigError as error:
-            yield Missing(error.field, f"in {error.file}, it {error.problem}", error.remedy)
+            yield MissingRequirement(error.field, f"in {error.file}, it {error.problem}", error.remedy)
 
 
-REQUIREMENTS: tuple[Requirement, ...] = (parts, addresses, keys, retirements, prices, settings, servers, sandbox, cap)
+REQUIREMENTS: tuple[Requirement, ...] = (
+    require_stores,
+    require_addresses,
+    require_keys,
+    require_models,
+    require_prices,
+    require_sent_settings,
+    require_serving_environment,
+    require_sandbox,
+    require_budget,
+)

@@ -7,7 +7,7 @@ from collections import Counter
 from ops.core.charts import Stacked, shares
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.workflow.strategy import SHAPES, diversity
+from ops.workflow.strategy import SHAPES, measure_diversity
 
 
 @exhibit(
@@ -25,7 +25,7 @@ def shapes(evidence: Evidence) -> Shown:
     layers = shares(counts, {str(shape): shape.replace("_", " ") for shape in found})
     rows: list[list[Cell]] = []
     for place, name in enumerate(counts):
-        varied = diversity(Counter(written[name].patterns if name in written else ()).elements())
+        varied = measure_diversity(Counter(written[name].patterns if name in written else ()).elements())
         both = f"{100 * written[name].multi_worker_share:.0f}" if counts[name] else "–"
         rows.append([name, counts[name].total(), *(f"{layer[place]:.0f}" for layer in layers.values()), both,
                      varied.distinct, f"{varied.entropy:.2f}"])  # fmt: skip

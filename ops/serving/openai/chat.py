@@ -109,4 +109,4 @@ def progress_item(item: StepTrace | Fallback, *, texts: bool) -> dict[str, Any]:
     """A step or a fallback as an event of a stream."""
     if isinstance(item, Fallback):
         return {"fallback": item._asdict()}
-    return {"step": item.as_object(texts=texts)}
+    return {"step": item.to_dict(include_texts=texts)}

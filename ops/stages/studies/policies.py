@@ -11,7 +11,7 @@ from random import Random
 from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.conductor.stored_writer import policy_id
-from ops.conductor.writer import load_here
+from ops.conductor.writer import load_in_process
 from ops.config import Setup, asked_alike, digest
 from ops.config.studies import AS_IT_IS
 from ops.core.errors import DataError, PodiumError
@@ -38,10 +38,10 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records
 from ops.stages.evaluation import open_writer_and_team
 from ops.stages.study_context import StudyContext, make_rows_once
-from ops.training.cold_start.validation import held_out, validate
+from ops.training.cold_start.validation import held_out_problems, measure_validity
 from ops.training.run.training_run import read_curve
 from ops.workers.client import WorkerClient
-from ops.workflow.trace import Trace
+from ops.workflow.trace import QuestionTrace
 
 VALIDATION_PROBLEMS = 100
 """The number of problems that validate a cold start if the recipe holds none out."""
@@ -66,7 +66,7 @@ def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyCon
             f"several workflows vote on a question in recipe {setup.recipe.name}: {entry.name} changes a single one. "
             "Run it on a recipe without `evaluation.vote`"
         )
-    team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
+    team = card.build_team(setup.pool, setup.workspace.texts, setup.recipe.execution)
     base = _read_unchanged_rows(inputs, policy, context, entry.name)
     problems = {problem.key: problem for questions in asked.values() for problem in questions}
     written = [WrittenCompletion(problems[row.problem_key], row.repeat, row.completion) for row in base]
@@ -104,14 +104,14 @@ def _execute_completions(
     rows: list[OutcomeRow] = []
     done = 0
 
-    def counted(more: Sequence[OutcomeRow], _: Sequence[Trace]) -> None:
+    def counted(more: Sequence[OutcomeRow], _: Sequence[QuestionTrace]) -> None:
         nonlocal done
         done += len(more)
         count(done)
 
     for asked, names in asked_alike(setup, dict.fromkeys(each.problem.benchmark for each in written)):
         own = [each for each in written if each.problem.benchmark in names]
-        team = card.team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
+        team = card.build_team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
         problems = list(dict.fromkeys(each.problem for each in own))
         completions = {(each.problem.key, each.repeat): each.text for each in own}
         rows += run_async(evaluate(completions, problems, team, asked.recipe.evaluation, on_executed=counted))
@@ -154,7 +154,7 @@ def answer_with_texts(
             with open_writer_and_team(conductor, weights, own, client) as (writer, team):
                 answering = evaluate(
                     writer, questions, team, evaluation,
-                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.fits, add_rows=rows.extend,
+                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.has_room, add_rows=rows.extend,
                 )  # fmt: skip
                 run_async(answering)
             made += records(at_prices(rows, asked.pool))
@@ -170,10 +170,10 @@ def run_observation(entry: Observation, inputs: StudyInputs) -> Findings:
         raise DataError(policy.parent, "curve.jsonl", "holds no step of a training", "Materialize conductor first")
 
     def compliance(temperature: float) -> FormatCompliance:
-        conductor = load_here(policy)
-        team = conductor.card.team(setup.pool, setup.workspace.texts, setup.recipe.execution)
+        conductor = load_in_process(policy)
+        team = conductor.card.build_team(setup.pool, setup.workspace.texts, setup.recipe.execution)
         drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
-        seen = validate(conductor, read_untaught_problems(setup), team, drawn)
+        seen = measure_validity(conductor, read_untaught_problems(setup), team, drawn)
         return FormatCompliance(seen.problems, seen.failures)
 
     return entry.observe(TrainingRecord(curve, grpo.temperature, compliance))
@@ -187,7 +187,7 @@ def read_untaught_problems(setup: Setup) -> Sequence[Problem]:
     """
     data = setup.workspace.data
     mix = data / "training_mix.jsonl"
-    if kept := held_out(mix, setup.recipe):
+    if kept := held_out_problems(mix, setup.recipe):
         return kept
     taught = {problem.key for problem in read_problems(mix)}
     left = [problem for problem in read_problems(data / "shortlist.jsonl") if problem.key not in taught]

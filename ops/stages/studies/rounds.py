@@ -48,7 +48,7 @@ def make_arms(name: str, entry: Rounds, inputs: StudyInputs, context: StudyConte
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
                 client = context.open_client(setup.beside(name), "experiment")
                 with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
-                    team = conductor.card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
+                    team = conductor.card.build_team(setup.pool, setup.workspace.texts, recipe.execution, client)
                     rows = evaluate(
                         conductor,
                         asked,
@@ -56,7 +56,7 @@ def make_arms(name: str, entry: Rounds, inputs: StudyInputs, context: StudyConte
                         recipe.evaluation,
                         seed=recipe.seed,
                         limits=limits,
-                        has_room=conductor.fits,
+                        has_room=conductor.has_room,
                     )
                     return run_async(rows)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import PolicyCard
-from ops.conductor.writer import LocalConductor, load_here
+from ops.conductor.writer import LocalConductor, load_in_process
 from ops.config import Setup, Worker, digest
 from ops.config.studies import Subsets
 from ops.core.errors import PodiumError
@@ -235,11 +235,11 @@ class SubsetEvaluator:
 
         def make() -> list[OutcomeRow]:
             if policy not in self._loaded:
-                self._loaded[policy] = load_here(policy)
+                self._loaded[policy] = load_in_process(policy)
             conductor = self._loaded[policy]
-            team = conductor.card.team(self.setup.pool, texts, recipe.execution, self._client())
+            team = conductor.card.build_team(self.setup.pool, texts, recipe.execution, self._client())
             team = team if newcomer is None else add_worker(team, newcomer, cards)
-            team = team.offering(part, renumbered=renumbered)
+            team = team.restrict_to(part, renumbered=renumbered)
             return run_async(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
 
         key = {**scores_key(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}

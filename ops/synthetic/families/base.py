@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from ops.core.problem import CodeTest
-from ops.synthetic.knowledge import knowledge_table
+from ops.synthetic.knowledge import read_knowledge_table
 
 MATERIAL_FACTS = ("density", "melting point", "molar mass")
 PEOPLE = ("Ana", "Bo", "Chen", "Dara", "Eli", "Fay", "Gus", "Hana")
@@ -36,13 +36,13 @@ class Family:
     benchmark: str
     make: Callable[[Random], ProblemDraft]
     hard: bool = False
-    sure: bool = True
+    solved_by_tools: bool = True
     """Whether the known solution uses only tools, which make no
     errors; otherwise it uses generalists, which can fail.
     """
 
 
-def look_up(attribute: str) -> tuple[str, str]:
+def look_up_step(attribute: str) -> tuple[str, str]:
     return ("librarian", f"Look up the {attribute}.")
 
 
@@ -57,23 +57,23 @@ CHECK = ("solver", "Check the answer.")
 VOTE = ("editor", "Take the most common answer.")
 
 
-def material(random: Random) -> tuple[str, dict[str, str]]:
-    name = random.choice(sorted(knowledge_table("materials")))
-    return name, knowledge_table("materials")[name]
+def pick_material(random: Random) -> tuple[str, dict[str, str]]:
+    name = random.choice(sorted(read_knowledge_table("materials")))
+    return name, read_knowledge_table("materials")[name]
 
 
-def country(random: Random) -> tuple[str, dict[str, str]]:
-    name = random.choice(sorted(knowledge_table("countries")))
-    return name, knowledge_table("countries")[name]
+def pick_country(random: Random) -> tuple[str, dict[str, str]]:
+    name = random.choice(sorted(read_knowledge_table("countries")))
+    return name, read_knowledge_table("countries")[name]
 
 
-def lettered(random: Random, right: str, wrong: Sequence[str]) -> tuple[tuple[str, ...], str]:
+def letter_choices(random: Random, right: str, wrong: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """Return four shuffled choices and the letter of the right one."""
     texts = [right, *random.sample(sorted(set(wrong) - {right}), 3)]
     random.shuffle(texts)
     return tuple(texts), "ABCD"[texts.index(right)]
 
 
-def number(value: float, places: int = 4) -> str:
+def format_number(value: float, places: int = 4) -> str:
     """Return a plain decimal without trailing zeros."""
     return f"{value:.{places}f}".rstrip("0").rstrip(".")

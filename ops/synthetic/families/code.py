@@ -19,13 +19,13 @@ from ops.synthetic.families.base import (
     SOLVE_ALONE,
     Family,
     ProblemDraft,
-    look_up,
-    material,
+    look_up_step,
+    pick_material,
 )
 
 Numbers = list[int]
 
-STEPS: dict[str, tuple[str, Callable[[Numbers], Numbers], str]] = {
+OPERATIONS: dict[str, tuple[str, Callable[[Numbers], Numbers], str]] = {
     "sort": ("sort them", sorted, "sorted(xs)"),
     "reverse": ("reverse the order", lambda xs: list(reversed(xs)), "xs[::-1]"),
     "evens": ("keep the even ones", lambda xs: [x for x in xs if not x % 2], "[x for x in xs if x % 2 == 0]"),
@@ -44,33 +44,33 @@ STEPS: dict[str, tuple[str, Callable[[Numbers], Numbers], str]] = {
 """Name → words, meaning, and the same meaning as source text (the second way)."""
 
 
-def pick(random: Random, count: int) -> list[str]:
+def pick_operations(random: Random, count: int) -> list[str]:
     """Choose `count` different steps in random order whose result depends on the input and on the first steps."""
-    tried = inputs(random, 6)
+    tried = sample_inputs(random, 6)
     while True:
-        names = random.sample(sorted(STEPS), count)
-        results = [[meaning(names[skipped:], xs) for xs in tried] for skipped in range(count + 1)]
+        names = random.sample(sorted(OPERATIONS), count)
+        results = [[apply_operations(names[skipped:], xs) for xs in tried] for skipped in range(count + 1)]
         if len({tuple(xs) for xs in results[0]}) > 3 and results[0] not in results[1:]:
             return names
 
 
-def meaning(names: list[str], xs: Numbers) -> Numbers:
+def apply_operations(names: list[str], xs: Numbers) -> Numbers:
     for name in names:
-        xs = STEPS[name][1](xs)
+        xs = OPERATIONS[name][1](xs)
     return xs
 
 
-def source(names: list[str]) -> str:
+def write_source(names: list[str]) -> str:
     """Return the source of a reference program that reads integers from a line and prints the result."""
-    lines = [f"xs = {STEPS[name][2]}" for name in names]
+    lines = [f"xs = {OPERATIONS[name][2]}" for name in names]
     return "\n".join(["xs = [int(t) for t in input().split()]", *lines, "print(*xs)"])
 
 
-def inputs(random: Random, count: int) -> list[Numbers]:
+def sample_inputs(random: Random, count: int) -> list[Numbers]:
     return [[random.randint(-9, 9) for _ in range(random.randint(4, 6))] for _ in range(count)]
 
 
-def run(program: str, line: str) -> str:
+def run_program(program: str, line: str) -> str:
     """Return what a program of this module prints for one line of input."""
     out = io.StringIO()
     with redirect_stdout(out):
@@ -78,36 +78,42 @@ def run(program: str, line: str) -> str:
     return out.getvalue().strip()
 
 
-def _text(xs: Numbers) -> str:
+def _format_list(xs: Numbers) -> str:
     return " ".join(map(str, xs))
 
 
-def _program(random: Random, names: list[str], question: str, solution: tuple[tuple[str, str], ...]) -> ProblemDraft:
-    cases = [(_text(xs), _text(meaning(names, xs))) for xs in inputs(random, 6)]
-    program = source(names)
-    again = [run(program, given) for given, _ in cases]
+def _draft_program(
+    random: Random, names: list[str], question: str, solution: tuple[tuple[str, str], ...]
+) -> ProblemDraft:
+    cases = [(_format_list(xs), _format_list(apply_operations(names, xs))) for xs in sample_inputs(random, 6)]
+    program = write_source(names)
+    again = [run_program(program, given) for given, _ in cases]
     tests = tuple(CodeTest("stdin", given, wanted) for given, wanted in cases)
     return ProblemDraft(question, program, ([wanted for _, wanted in cases], again), solution, (), tests)
 
 
 def from_examples(random: Random) -> ProblemDraft:
     """Ask for the rule behind three examples, without a description."""
-    names = pick(random, random.choice((1, 2, 2)))
+    names = pick_operations(random, random.choice((1, 2, 2)))
     examples = [[random.randint(-9, 9) for _ in range(4)] for _ in range(3)]
-    shown = "\n".join(f"Input: {_text(xs)}\nOutput: {_text(meaning(names, xs))}" for xs in examples)
+    shown = "\n".join(
+        f"Input: {_format_list(xs)}\nOutput: {_format_list(apply_operations(names, xs))}" for xs in examples
+    )
     question = f"Read integers from one line and print them changed by the rule of these examples.\n{shown}"
-    return _program(random, names, question, (PROGRAM,))
+    return _draft_program(random, names, question, (PROGRAM,))
 
 
 def from_more_examples(random: Random) -> ProblemDraft:
     """Ask for a rule of three operations: beyond the programmer's search depth, and easier to check than to find."""
-    names = pick(random, 3)
+    names = pick_operations(random, 3)
     examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
-    shown = "\n".join(f"Input: {_text(xs)}\nOutput: {_text(meaning(names, xs))}" for xs in examples)
+    shown = "\n".join(
+        f"Input: {_format_list(xs)}\nOutput: {_format_list(apply_operations(names, xs))}" for xs in examples
+    )
     question = (
         f"Read integers from one line and print what a machine makes of them. It was watched three times.\n{shown}"
     )
-    return _program(random, names, question, (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK))
+    return _draft_program(random, names, question, (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK))
 
 
 _OPENINGS = ("Read integers from one line", "Take the integers of a line", "Given a line of integers")
@@ -115,20 +121,20 @@ _OPENINGS = ("Read integers from one line", "Take the integers of a line", "Give
 
 def described(random: Random) -> ProblemDraft:
     """Describe three steps in words."""
-    names = pick(random, 3)
-    words = ", ".join(STEPS[name][0] for name in names)
-    return _program(random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM))
+    names = pick_operations(random, 3)
+    words = ", ".join(OPERATIONS[name][0] for name in names)
+    return _draft_program(random, names, f"{random.choice(_OPENINGS)}, {words}, and print the result.", (PLAN, PROGRAM))
 
 
 def long_description(random: Random) -> ProblemDraft:
     """Describe more steps than the analyst reads at a time."""
-    names = pick(random, random.choice((5, 6)))
-    words = ", ".join(STEPS[name][0] for name in names)
+    names = pick_operations(random, random.choice((5, 6)))
+    words = ", ".join(OPERATIONS[name][0] for name in names)
     question = f"{random.choice(_OPENINGS)}, {words}, and print the result."
-    return _program(random, names, question, (PLAN, READ_REST, PROGRAM))
+    return _draft_program(random, names, question, (PLAN, READ_REST, PROGRAM))
 
 
-def function(
+def draft_function(
     question: str, body: str, name: str, values: list[Any], solution: tuple[tuple[str, str], ...]
 ) -> ProblemDraft:
     """Ask for a function of one variable `k`, tested on values."""
@@ -156,12 +162,12 @@ def tariff(random: Random) -> ProblemDraft:
         (f"how much a pipe gives that pours {b} litres a minute for k minutes", f"k * {b}"),
     ))  # fmt: skip
     question = f"Write a function `f(k)` that returns {words}."
-    return function(question, body, "f", values, (FORMALIZE, PROGRAM))
+    return draft_function(question, body, "f", values, (FORMALIZE, PROGRAM))
 
 
 def tariff_with_fact(random: Random) -> ProblemDraft:
     """Ask for a function that needs a property of a material."""
-    name, facts = material(random)
+    name, facts = pick_material(random)
     box, values = random.randint(2, 80), random.sample(range(1, 90), 4)
     words, attribute = random.choice((
         (f"the mass of k cubic centimetres of {name} in a box of {box} g", "density"),
@@ -169,7 +175,7 @@ def tariff_with_fact(random: Random) -> ProblemDraft:
     ))  # fmt: skip
     body = f"k * {facts[attribute]} + {box}"
     question = f"Write a function `f(k)` that returns {words}."
-    return function(question, body, "f", values, (look_up(attribute), FORMALIZE, PROGRAM))
+    return draft_function(question, body, "f", values, (look_up_step(attribute), FORMALIZE, PROGRAM))
 
 
 FAMILIES = (
@@ -178,5 +184,5 @@ FAMILIES = (
     Family("long_description", "livecodebench", long_description, hard=True),
     Family("tariff", "livecodebench", tariff),
     Family("tariff_with_fact", "livecodebench", tariff_with_fact, hard=True),
-    Family("from_more_examples", "livecodebench", from_more_examples, hard=True, sure=False),
+    Family("from_more_examples", "livecodebench", from_more_examples, hard=True, solved_by_tools=False),
 )

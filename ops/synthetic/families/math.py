@@ -11,7 +11,7 @@ import sympy
 
 from ops.synthetic import phrases, sums
 from ops.synthetic.families.base import CHECK, COMPUTE, FORMALIZE, PEOPLE, READ_REST, SOLVE_ALONE, Family, ProblemDraft
-from ops.synthetic.formula import from_latex, latex, parse
+from ops.synthetic.formula import convert_latex, format_latex, parse_formula
 
 _X = sympy.Symbol("x")
 
@@ -22,20 +22,20 @@ def arithmetic(random: Random) -> ProblemDraft:
 
 
 LATEX_SHARE = 0.4
-_SUMS: dict[str, tuple[str, ...]] = {
+_SUM_WORDS: dict[str, tuple[str, ...]] = {
     "+": ("{a} + {b}", "{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}"),
     "-": ("{a} - {b}", "{a} - {b}", "{a} minus {b}", "the difference between {a} and {b}"),
     "*": ("{a} * {b}", "{a} × {b}", "{a} times {b}", "{a} multiplied by {b}", "the product of {a} and {b}"),
     "/": ("{a} / {b}", "{a} ÷ {b}", "{a} divided by {b}", "{a} divided by {b}"),
 }
-_ORDERS = {
+_COMMAND_FORMS = {
     "+": "Add {a} and {b}.",
     "-": "Subtract {b} from {a}.",
     "*": "Multiply {a} by {b}.",
     "/": "Divide {a} by {b}.",
 }
-_ACTS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-_ASKING = (
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+_QUESTION_FORMS = (
     "What is {}?",
     "What is {}?",
     "What's {}?",
@@ -44,7 +44,7 @@ _ASKING = (
     "Compute {}.",
     "Work out {}.",
 )
-_BARE = ("{}", "{} = ?", "{}?")
+_BARE_FORMS = ("{}", "{} = ?", "{}?")
 
 
 def _plain_sum(random: Random) -> ProblemDraft:
@@ -56,18 +56,18 @@ def _plain_sum(random: Random) -> ProblemDraft:
         a *= b
     elif sign == "-":
         a, b = max(a, b), min(a, b)
-    value = Fraction(_ACTS[sign](Fraction(a), b))
-    words = random.choice(_SUMS[sign]).format(a=a, b=b)
+    value = Fraction(_OPERATORS[sign](Fraction(a), b))
+    words = random.choice(_SUM_WORDS[sign]).format(a=a, b=b)
     form = random.random()
     if words.startswith("the "):
-        question = random.choice(_ASKING).format(words)
+        question = random.choice(_QUESTION_FORMS).format(words)
     elif form < 0.15:
-        question = _ORDERS[sign].format(a=a, b=b)
+        question = _COMMAND_FORMS[sign].format(a=a, b=b)
     elif form < 0.25:
-        question, value = random.choice(_ASKING + _BARE).format(f"{words} + {c}"), value + c
+        question, value = random.choice(_QUESTION_FORMS + _BARE_FORMS).format(f"{words} + {c}"), value + c
     else:
-        question = random.choice(_ASKING + _BARE).format(words)
-    return ProblemDraft(question, latex(value), (value, sums.value(question)), (("algebraist", COMPUTE[1]),))
+        question = random.choice(_QUESTION_FORMS + _BARE_FORMS).format(words)
+    return ProblemDraft(question, format_latex(value), (value, sums.sum_value(question)), (("algebraist", COMPUTE[1]),))
 
 
 def _fractions(random: Random) -> ProblemDraft:
@@ -76,17 +76,17 @@ def _fractions(random: Random) -> ProblemDraft:
     sign, act = random.choice((("+", operator.add), ("-", operator.sub)))
     text = f"\\frac{{{a}}}{{{b}}} {sign} \\frac{{{c}}}{{{d}}} \\cdot {k}^{n}"
     value = act(Fraction(a, b), Fraction(c, d) * k**n)
-    again = parse(from_latex(text))
+    again = parse_formula(convert_latex(text))
     opening = random.choice(("Compute", "Evaluate", "What is the value of"))
     return ProblemDraft(
         f"{opening} ${text}$.",
-        latex(value),
+        format_latex(value),
         (value, Fraction(int(again.p), int(again.q))),
         (("algebraist", COMPUTE[1]),),
     )
 
 
-_ASKS = {
+_QUESTIONS = {
     "zeros": ("Where does its graph cross the horizontal axis?", "For which $x$ does it vanish?"),
     "derivative": ("How fast does it grow at $x$?", "What is the slope of its graph at $x$?"),
     "minimum": ("How low does its graph reach?", "What is the least value that it takes?"),
@@ -102,7 +102,7 @@ def polynomial(random: Random) -> ProblemDraft:
     p, q = random.sample(range(-9, 10), 2)
     scale = random.choice((1, 1, 2, 3))
     f = sympy.expand(scale * (_X - p) * (_X - q))
-    ask = random.choice(sorted(_ASKS))
+    ask = random.choice(sorted(_QUESTIONS))
     b, c = -scale * (p + q), scale * p * q
     answers: dict[str, tuple[sympy.Expr, sympy.Expr]] = {
         "zeros": (sympy.Tuple(*sorted((p, q))), sympy.Tuple(*sorted(sympy.solve(f, _X)))),
@@ -115,7 +115,7 @@ def polynomial(random: Random) -> ProblemDraft:
     }
     first, second = answers[ask]
     gold = ", ".join(map(str, first)) if ask == "zeros" else sympy.latex(first)
-    question = f"Let $f(x) = {sympy.latex(f)}$. {random.choice(_ASKS[ask])}"
+    question = f"Let $f(x) = {sympy.latex(f)}$. {random.choice(_QUESTIONS[ask])}"
     return ProblemDraft(question, gold, (first, second), (("algebraist", f"Find the {ask}."),))
 
 
@@ -169,13 +169,13 @@ def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
 def story(random: Random) -> ProblemDraft:
     """Tell a short story: a start and two or three events."""
     text, value, again = _story(random, random.choice((2, 3)))
-    return ProblemDraft(text, latex(value), (value, again), (FORMALIZE, COMPUTE))
+    return ProblemDraft(text, format_latex(value), (value, again), (FORMALIZE, COMPUTE))
 
 
 def long_story(random: Random) -> ProblemDraft:
     """Tell a story of more events than the analyst reads at a time."""
     text, value, again = _story(random, random.choice((4, 5, 6)))
-    return ProblemDraft(text, latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
+    return ProblemDraft(text, format_latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
 
 
 def account(random: Random) -> ProblemDraft:
@@ -200,12 +200,12 @@ def account(random: Random) -> ProblemDraft:
         )))  # fmt: skip
     text = ". ".join(sentences)
     name = random.choice((second, third))
-    value, again = _owned(sentences)[name], phrases.run(phrases.clauses(text))[name.lower()]
+    value, again = _final_possessions(sentences)[name], phrases.run_clauses(phrases.find_clauses(text))[name.lower()]
     question = f"{text}. How many does {name} own now?"
     return ProblemDraft(question, str(value), (value, again), (FORMALIZE, READ_REST, ("solver", "Compute the result.")))
 
 
-def _owned(sentences: list[str]) -> dict[str, int]:
+def _final_possessions(sentences: list[str]) -> dict[str, int]:
     """Return each person's final possessions, derived word by word."""
     owned: dict[str, int] = {}
     for words in (sentence.split() for sentence in sentences):
@@ -241,6 +241,6 @@ FAMILIES = (
     Family("number_words", "math500", number_words),
     Family("story", "math500", story),
     Family("long_story", "math500", long_story, hard=True),
-    Family("account", "math500", account, hard=True, sure=False),
-    Family("hidden_pair", "math500", hidden_pair, hard=True, sure=False),
+    Family("account", "math500", account, hard=True, solved_by_tools=False),
+    Family("hidden_pair", "math500", hidden_pair, hard=True, solved_by_tools=False),
 )

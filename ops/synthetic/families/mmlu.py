@@ -16,13 +16,13 @@ from ops.synthetic.families.base import (
     VOTE,
     Family,
     ProblemDraft,
-    country,
-    lettered,
-    look_up,
-    material,
-    number,
+    format_number,
+    letter_choices,
+    look_up_step,
+    pick_country,
+    pick_material,
 )
-from ops.synthetic.knowledge import knowledge_table
+from ops.synthetic.knowledge import read_knowledge_table
 
 _IN_OTHER_WORDS = {
     "capital": ("Where does the government of {} sit?", "In which city do the ministers of {} meet?"),
@@ -44,22 +44,22 @@ def _word_fact(random: Random) -> tuple[str, str, str, list[str]]:
     """Return name, attribute, value and all values of the attribute."""
     attribute = random.choice((*COUNTRY_WORDS, "symbol"))
     kind = "materials" if attribute == "symbol" else "countries"
-    name, facts = (material if attribute == "symbol" else country)(random)
-    return name, attribute, facts[attribute], [row[attribute] for row in knowledge_table(kind).values()]
+    name, facts = (pick_material if attribute == "symbol" else pick_country)(random)
+    return name, attribute, facts[attribute], [row[attribute] for row in read_knowledge_table(kind).values()]
 
 
-def _seen(name: str, attribute: str) -> str:
+def _second_reading(name: str, attribute: str) -> str:
     """Return the value from a second reading, from whichever table has the name."""
-    return (knowledge_table("materials").get(name) or knowledge_table("countries")[name])[attribute]
+    return (read_knowledge_table("materials").get(name) or read_knowledge_table("countries")[name])[attribute]
 
 
 def fact(random: Random) -> ProblemDraft:
     """Ask for a fact by the name of its attribute."""
     name, attribute, value, others = _word_fact(random)
-    choices, letter = lettered(random, value, others)
+    choices, letter = letter_choices(random, value, others)
     opening = random.choice(("What is the", "Name the"))
     end = "?" if opening.startswith("What") else "."
-    proof = (choices["ABCD".index(letter)], _seen(name, attribute))
+    proof = (choices["ABCD".index(letter)], _second_reading(name, attribute))
     return ProblemDraft(
         f"{opening} {attribute} of {name}{end}",
         letter,
@@ -72,13 +72,13 @@ def fact(random: Random) -> ProblemDraft:
 def fact_in_other_words(random: Random) -> ProblemDraft:
     """Ask for a fact without naming its attribute, so that the subtask must name it."""
     name, attribute, value, others = _word_fact(random)
-    choices, letter = lettered(random, value, others)
+    choices, letter = letter_choices(random, value, others)
     question = random.choice(_IN_OTHER_WORDS[attribute]).format(name)
     return ProblemDraft(
         question,
         letter,
-        (choices["ABCD".index(letter)], _seen(name, attribute)),
-        (look_up(attribute),),
+        (choices["ABCD".index(letter)], _second_reading(name, attribute)),
+        (look_up_step(attribute),),
         choices,
     )
 
@@ -86,7 +86,7 @@ def fact_in_other_words(random: Random) -> ProblemDraft:
 def extreme(random: Random) -> ProblemDraft:
     """Compare four things by a quantity that is described only by its effect."""
     (attribute, side), words = random.choice(sorted(EXTREMES.items()))
-    rows = knowledge_table("countries" if attribute == "population" else "materials")
+    rows = read_knowledge_table("countries" if attribute == "population" else "materials")
     names = random.sample(sorted(rows), 4)
     values = [float(rows[name][attribute]) for name in names]
     while len(set(values)) < 4:
@@ -95,7 +95,7 @@ def extreme(random: Random) -> ProblemDraft:
     best = (max if side == "largest" else min)(zip(values, names, strict=True))[1]
     ranked = sorted(names, key=lambda name: float(rows[name][attribute]), reverse=side == "largest")
     question = f"Which of these {random.choice(words)}?"
-    solution = (look_up(attribute), ("editor", f"Pick the {side}."))
+    solution = (look_up_step(attribute), ("editor", f"Pick the {side}."))
     return ProblemDraft(question, "ABCD"[names.index(best)], (best, ranked[0]), solution, tuple(names))
 
 
@@ -117,24 +117,24 @@ def computed(random: Random) -> ProblemDraft:
         a * b * factor // 10,
     ]
     texts = [f"{other} {unit}" for other in wrong if other != value]
-    choices, letter = lettered(random, f"{value} {unit}", texts)
-    proof = (choices["ABCD".index(letter)], f"{number(again)} {unit}")
+    choices, letter = letter_choices(random, f"{value} {unit}", texts)
+    proof = (choices["ABCD".index(letter)], f"{format_number(again)} {unit}")
     return ProblemDraft(f"{subject} {question}", letter, proof, (FORMALIZE, COMPUTE, CHOOSE), choices)
 
 
 def two_hops(random: Random) -> ProblemDraft:
     """Ask for a fact about a country that is named only by its capital."""
-    _, facts = country(random)
+    _, facts = pick_country(random)
     attribute = random.choice(("currency", "language"))
-    rows = knowledge_table("countries")
-    choices, letter = lettered(random, facts[attribute], [row[attribute] for row in rows.values()])
+    rows = read_knowledge_table("countries")
+    choices, letter = letter_choices(random, facts[attribute], [row[attribute] for row in rows.values()])
     question = f"What is the {attribute} of the land that is governed from {facts['capital']}?"
     back = next(row for row in rows.values() if row["capital"] == facts["capital"])
     proof = (choices["ABCD".index(letter)], back[attribute])
-    return ProblemDraft(question, letter, proof, (look_up("country"), look_up(attribute)), choices)
+    return ProblemDraft(question, letter, proof, (look_up_step("country"), look_up_step(attribute)), choices)
 
 
-def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tuple[str, list[str]]:
+def describe_row(random: Random, names: Sequence[str], above: str, below: str) -> tuple[str, list[str]]:
     """Return sentences in random order that put `names` (first to
     last) in a row, and the only row that agrees with them.
     """
@@ -152,9 +152,9 @@ def in_a_row(random: Random, names: Sequence[str], above: str, below: str) -> tu
 def tallest(random: Random) -> ProblemDraft:
     """Ask for a place in a row of five or six; no tool solves it, a reader follows it sentence by sentence."""
     names = random.sample(PEOPLE, random.choice((5, 6)))
-    text, row = in_a_row(random, names, "is taller than", "is shorter than")
+    text, row = describe_row(random, names, "is taller than", "is shorter than")
     words, place = random.choice((("tallest", 0), ("second tallest", 1), ("shortest", -1), ("second shortest", -2)))
-    choices, letter = lettered(random, names[place], names)
+    choices, letter = letter_choices(random, names[place], names)
     proof = (choices["ABCD".index(letter)], row[place])
     return ProblemDraft(f"{text}. Who is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
 
@@ -165,5 +165,5 @@ FAMILIES = (
     Family("extreme", "mmlu", extreme),
     Family("computed", "mmlu", computed),
     Family("two_hops", "mmlu", two_hops, hard=True),
-    Family("tallest", "mmlu", tallest, hard=True, sure=False),
+    Family("tallest", "mmlu", tallest, hard=True, solved_by_tools=False),
 )

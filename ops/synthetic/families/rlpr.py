@@ -13,25 +13,25 @@ from ops.synthetic.families.base import (
     VOTE,
     Family,
     ProblemDraft,
-    country,
-    look_up,
-    material,
-    number,
+    format_number,
+    look_up_step,
+    pick_country,
+    pick_material,
 )
-from ops.synthetic.knowledge import FACT_UNITS, convert, knowledge_table
+from ops.synthetic.knowledge import FACT_UNITS, convert_unit, read_knowledge_table
 
 
 def fact_value(random: Random) -> ProblemDraft:
     """Ask for a quantity that the question names."""
     if random.random() < 0.6:
         attribute = random.choice(MATERIAL_FACTS)
-        name, facts = material(random)
+        name, facts = pick_material(random)
     else:
         attribute = random.choice(("population", "capital", "currency", "language"))
-        name, facts = country(random)
+        name, facts = pick_country(random)
     opening = random.choice(("State the", "Give the", "What is the", "Report the", "Tell me the"))
     answer = f"{facts[attribute]} {FACT_UNITS[attribute]}".strip()
-    rows = knowledge_table("materials" if name in knowledge_table("materials") else "countries")
+    rows = read_knowledge_table("materials" if name in read_knowledge_table("materials") else "countries")
     proof = (facts[attribute], rows[name][attribute])
     return ProblemDraft(f"{opening} {attribute} of {name}.", answer, proof, (("librarian", "Solve the problem."),))
 
@@ -52,15 +52,15 @@ def conversion(random: Random) -> ProblemDraft:
     """Ask for a quantity in another unit."""
     source, target, name = random.choice(_PAIRS)
     amount = random.randint(2, 990) / random.choice((1, 2, 10))
-    value = convert(amount, source, target)
+    value = convert_unit(amount, source, target)
     assert value is not None  # the units of every pair have the same dimension
-    back = convert(value, target, source)
+    back = convert_unit(value, target, source)
     assert back is not None
     opening = random.choice(("Convert", "Express", "Rewrite"))
     link = "to" if opening == "Convert" else "in"
-    question = f"{opening} {number(amount)} {source} {link} {target}."
+    question = f"{opening} {format_number(amount)} {source} {link} {target}."
     proof = (round(amount, 6), round(back, 6))
-    return ProblemDraft(question, f"{number(value)} {name}", proof, (("editor", "Convert the units."),))
+    return ProblemDraft(question, f"{format_number(value)} {name}", proof, (("editor", "Convert the units."),))
 
 
 def rate(random: Random) -> ProblemDraft:
@@ -90,12 +90,14 @@ def rate(random: Random) -> ProblemDraft:
         ),
     )
     question, value, unit, again = random.choice(stories)
-    return ProblemDraft(question, f"{number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE))
+    return ProblemDraft(
+        question, f"{format_number(value)} {unit}", (round(value, 6), round(again, 6)), (FORMALIZE, COMPUTE)
+    )
 
 
 def rate_with_fact(random: Random) -> ProblemDraft:
     """Ask for arithmetic with a property of a material that the question does not give."""
-    name, facts = material(random)
+    name, facts = pick_material(random)
     a, b = random.randint(2, 400), random.randint(2, 60)
     question, attribute, count, unit = random.choice((
         (f"What is the mass of {a} cubic centimetres of {name}?", "density", a, "g"),
@@ -103,7 +105,9 @@ def rate_with_fact(random: Random) -> ProblemDraft:
     ))  # fmt: skip
     value = count * float(facts[attribute])
     proof = (round(float(facts[attribute]), 6), round(value / count, 6))
-    return ProblemDraft(question, f"{number(value)} {unit}", proof, (look_up(attribute), FORMALIZE, COMPUTE))
+    return ProblemDraft(
+        question, f"{format_number(value)} {unit}", proof, (look_up_step(attribute), FORMALIZE, COMPUTE)
+    )
 
 
 _CLAIMS = {
@@ -117,14 +121,14 @@ _CLAIMS = {
 def claim(random: Random) -> ProblemDraft:
     """Ask whether a comparison is true."""
     (attribute, side), words = random.choice(sorted(_CLAIMS.items()))
-    rows = knowledge_table("materials")
+    rows = read_knowledge_table("materials")
     first, second = random.sample(sorted(rows), 2)
     while rows[first][attribute] == rows[second][attribute]:
         first, second = random.sample(sorted(rows), 2)
     a, b = float(rows[first][attribute]), float(rows[second][attribute])
     truth = a > b if side == "largest" else a < b
     winner = (max if side == "largest" else min)((a, first), (b, second))[1]
-    solution = (look_up(attribute), ("editor", f"Pick the {side}."))
+    solution = (look_up_step(attribute), ("editor", f"Pick the {side}."))
     return ProblemDraft(f"True or false: {first} {words} {second}.", str(truth), (truth, winner == first), solution)
 
 
@@ -158,5 +162,5 @@ FAMILIES = (
     Family("rate", "rlpr", rate),
     Family("rate_with_fact", "rlpr", rate_with_fact, hard=True),
     Family("claim", "rlpr", claim),
-    Family("arrival", "rlpr", arrival, hard=True, sure=False),
+    Family("arrival", "rlpr", arrival, hard=True, solved_by_tools=False),
 )

@@ -20,14 +20,14 @@ from ops.synthetic.families.base import (
     VOTE,
     Family,
     ProblemDraft,
-    lettered,
-    look_up,
-    material,
-    number,
+    format_number,
+    letter_choices,
+    look_up_step,
+    pick_material,
 )
-from ops.synthetic.families.code import STEPS, inputs, meaning, pick
-from ops.synthetic.families.mmlu import in_a_row
-from ops.synthetic.knowledge import knowledge_table
+from ops.synthetic.families.code import OPERATIONS, apply_operations, pick_operations, sample_inputs
+from ops.synthetic.families.mmlu import describe_row
+from ops.synthetic.knowledge import read_knowledge_table
 
 
 def digits_of_a_sum(random: Random) -> ProblemDraft:
@@ -46,7 +46,7 @@ def border(random: Random) -> ProblemDraft:
     return ProblemDraft(question, str(value), (value, 2 * c * (a + b) + 4 * c * c), (FORMALIZE, COMPUTE))
 
 
-def _amount(random: Random, name: str, facts: dict[str, str]) -> tuple[str, str, float, str]:
+def _draft_amount(random: Random, name: str, facts: dict[str, str]) -> tuple[str, str, float, str]:
     grams = random.randint(20, 900)
     molar, density = float(facts["molar mass"]), float(facts["density"])
     return random.choice((
@@ -57,17 +57,19 @@ def _amount(random: Random, name: str, facts: dict[str, str]) -> tuple[str, str,
 
 def amount(random: Random) -> ProblemDraft:
     """Ask a question of four steps: a fact, a formula, its value, and its letter (the choices have another unit)."""
-    name, facts = material(random)
-    question, attribute, value, unit = _amount(random, name, facts)
+    name, facts = pick_material(random)
+    question, attribute, value, unit = _draft_amount(random, name, facts)
     wrong = [value * factor for factor in (0.5, 1.2, 1.5, 2, 3, 10)]
-    choices, letter = lettered(random, f"{number(value)} {unit}", [f"{number(other)} {unit}" for other in wrong])
-    proof = (number(value), choices["ABCD".index(letter)].split()[0])
-    return ProblemDraft(question, letter, proof, (look_up(attribute), FORMALIZE, COMPUTE, CHOOSE), choices)
+    choices, letter = letter_choices(
+        random, f"{format_number(value)} {unit}", [f"{format_number(other)} {unit}" for other in wrong]
+    )
+    proof = (format_number(value), choices["ABCD".index(letter)].split()[0])
+    return ProblemDraft(question, letter, proof, (look_up_step(attribute), FORMALIZE, COMPUTE, CHOOSE), choices)
 
 
 def odd_one(random: Random) -> ProblemDraft:
     """Ask which of four substances has a property that the description of an experiment implies."""
-    rows = knowledge_table("materials")
+    rows = read_knowledge_table("materials")
     names = random.sample(sorted(rows), 4)
     attribute, side, words = random.choice((
         ("molar mass", "largest", "has the heaviest atoms"),
@@ -78,7 +80,7 @@ def odd_one(random: Random) -> ProblemDraft:
     best = (max if side == "largest" else min)(names, key=lambda name: float(rows[name][attribute]))
     ranked = sorted((float(rows[name][attribute]), name) for name in names)
     question = f"Equal samples of four substances are compared. Which of these {words}?"
-    solution = (look_up(attribute), ("editor", f"Pick the {side}."))
+    solution = (look_up_step(attribute), ("editor", f"Pick the {side}."))
     proof = (best, ranked[-1 if side == "largest" else 0][1])
     return ProblemDraft(question, "ABCD"[names.index(best)], proof, solution, tuple(names))
 
@@ -93,14 +95,14 @@ def _unittest(name: str, cases: list[tuple[str, str]]) -> tuple[CodeTest, ...]:
     )
 
 
-def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str], ...]) -> ProblemDraft:
+def _draft_list_function(random: Random, names: list[str], solution: tuple[tuple[str, str], ...]) -> ProblemDraft:
     """Make a function `g(xs)` of these operations, tested on random lists; the caller adds the question."""
-    body = "\n".join(f"    xs = {STEPS[name][2]}" for name in names)
+    body = "\n".join(f"    xs = {OPERATIONS[name][2]}" for name in names)
     program = f"def g(xs):\n{body}\n    return xs"
     scope: dict[str, object] = {}
     exec(program, scope)
-    given = inputs(random, 5)
-    direct = [meaning(names, xs) for xs in given]
+    given = sample_inputs(random, 5)
+    direct = [apply_operations(names, xs) for xs in given]
     again = [scope["g"](xs) for xs in given]  # type: ignore[operator]
     tests = _unittest("g", [(f"g({xs})", str(wanted)) for xs, wanted in zip(given, direct, strict=True)])
     return ProblemDraft("", program, (direct, again), solution, (), tests)
@@ -108,9 +110,9 @@ def _of_lists(random: Random, names: list[str], solution: tuple[tuple[str, str],
 
 def list_function(random: Random) -> ProblemDraft:
     """Ask for a pipeline as a function instead of a program."""
-    names = pick(random, random.choice((2, 3)))
-    words = ", then ".join(STEPS[name][0] for name in names)
-    draft = _of_lists(random, names, (PLAN, PROGRAM))
+    names = pick_operations(random, random.choice((2, 3)))
+    words = ", then ".join(OPERATIONS[name][0] for name in names)
+    draft = _draft_list_function(random, names, (PLAN, PROGRAM))
     opening = random.choice(("Write a function `g(xs)` over", "Define `g(xs)` for", "Implement `g(xs)` on"))
     return draft._replace(question=f"{opening} a list of integers: {words}; return the new list.")
 
@@ -147,30 +149,30 @@ _SAMPLES = ("Kilo", "Lima", "Mike", "Oscar", "Papa", "Romeo", "Tango", "Yankee")
 def melting_order(random: Random) -> ProblemDraft:
     """Ask for the order in which samples melt, from comparisons alone."""
     names = random.sample(_SAMPLES, 5)
-    text, row = in_a_row(random, names, "melts at more heat than", "melts at less heat than")
+    text, row = describe_row(random, names, "melts at more heat than", "melts at less heat than")
     words, place = random.choice((("last to melt", 0), ("first to melt", -1), ("second last to melt", 1)))
-    choices, letter = lettered(random, names[place], names)
+    choices, letter = letter_choices(random, names[place], names)
     proof = (choices["ABCD".index(letter)], row[place])
     return ProblemDraft(f"{text}. Which one is the {words}?", letter, proof, (*[SOLVE_ALONE] * 4, VOTE), choices)
 
 
 def function_from_examples(random: Random) -> ProblemDraft:
     """Ask for a function that three example calls define."""
-    names = pick(random, 3)
+    names = pick_operations(random, 3)
     examples = [[random.randint(-9, 9) for _ in range(5)] for _ in range(3)]
-    shown = "\n".join(f">>> g({xs})\n{meaning(names, xs)}" for xs in examples)
-    draft = _of_lists(random, names, (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK))
+    shown = "\n".join(f">>> g({xs})\n{apply_operations(names, xs)}" for xs in examples)
+    draft = _draft_list_function(random, names, (SOLVE_ALONE, CHECK, CHECK, CHECK, CHECK))
     return draft._replace(question=f"Write the function `g(xs)` that these calls show.\n{shown}")
 
 
 FAMILIES = (
     Family("digits_of_a_sum", "aime25", digits_of_a_sum),
     Family("border", "aime25", border),
-    Family("two_squares", "aime25", two_squares, hard=True, sure=False),
+    Family("two_squares", "aime25", two_squares, hard=True, solved_by_tools=False),
     Family("amount", "gpqa_diamond", amount, hard=True),
     Family("odd_one", "gpqa_diamond", odd_one),
-    Family("melting_order", "gpqa_diamond", melting_order, hard=True, sure=False),
+    Family("melting_order", "gpqa_diamond", melting_order, hard=True, solved_by_tools=False),
     Family("list_function", "bigcodebench", list_function),
     Family("discount", "bigcodebench", discount),
-    Family("function_from_examples", "bigcodebench", function_from_examples, hard=True, sure=False),
+    Family("function_from_examples", "bigcodebench", function_from_examples, hard=True, solved_by_tools=False),
 )

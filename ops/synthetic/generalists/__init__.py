@@ -10,6 +10,6 @@ their frequency is not.
 from __future__ import annotations
 
 from ops.synthetic.generalists.mind import SKILLS, Skill
-from ops.synthetic.generalists.thought import Thought, think
+from ops.synthetic.generalists.thought import GeneralistResponse, respond
 
-__all__ = ["SKILLS", "Skill", "Thought", "think"]
+__all__ = ["SKILLS", "GeneralistResponse", "Skill", "respond"]

@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import NamedTuple, TypeVar
 
 from ops.core.messages import Namespace, Sample
-from ops.synthetic.formal import facts
+from ops.synthetic.formal import read_facts
 from ops.synthetic.knowledge import entities
 from ops.synthetic.reading import Task
 
@@ -82,9 +82,9 @@ SKILLS: dict[str, Skill] = {
 
 _NORMAL = NormalDist()
 T = TypeVar("T")
-TREACHERY = 0.4
+SHARED_MISSTEP_VARIANCE = 0.4
 """Share of a misstep's variance that belongs to the question, so that several generalists err on the same questions."""
-FAME = 0.5
+SHARED_RECALL_VARIANCE = 0.5
 """Share of the variance of recall that belongs to the fact."""
 
 
@@ -99,13 +99,13 @@ class Misstep(NamedTuple):
 
 
 @dataclass
-class Chance:
+class MisstepModel:
     """Random draws of one request.
 
-    A misstep has a part that belongs to the question (`TREACHERY`), a part that belongs to the worker and the question
-    (it recurs at every attempt), and a part that is drawn anew for each request and sample index. `temperature` is the
-    last part's share of the remaining variance, so it controls the independence of samples and not their quality: at 0
-    all samples are equal. Above 1 missteps also become more frequent.
+    A misstep has a part that belongs to the question (`SHARED_MISSTEP_VARIANCE`), a part that belongs to the worker and
+    the question (it recurs at every attempt), and a part that is drawn anew for each request and sample index.
+    `temperature` is the last part's share of the remaining variance, so it controls the independence of samples and not
+    their quality: at 0 all samples are equal. Above 1 missteps also become more frequent.
     """
 
     worker: str
@@ -113,30 +113,33 @@ class Chance:
     request: str
     """The messages as one text, so that another subtask or context has other draws."""
     sample: str = "0"
-    """The sample as `drawn` returns it."""
+    """The sample as `sample_seed` returns it."""
     temperature: float = 1.0
     missteps: list[Misstep] = field(default_factory=list)
 
-    def slips(self, rate: float, kind: str, where: str) -> bool:
+    def has_misstep(self, rate: float, kind: str, where: str) -> bool:
         """Return whether the step `where` goes wrong; the result is the same for repeated calls."""
         if rate <= 0:
             return False
-        fresh = (1 - TREACHERY) * min(1.0, max(0.0, self.temperature))
-        parts = [(TREACHERY, _uniform(self.question, kind, where)), (1 - TREACHERY - fresh, self._uniform(kind, where))]
+        fresh = (1 - SHARED_MISSTEP_VARIANCE) * min(1.0, max(0.0, self.temperature))
+        parts = [
+            (SHARED_MISSTEP_VARIANCE, _uniform(self.question, kind, where)),
+            (1 - SHARED_MISSTEP_VARIANCE - fresh, self._uniform(kind, where)),
+        ]
         if fresh > 0:
             parts.append((fresh, self._uniform(kind, where, self.request, self.sample)))
         luck = sum(share**0.5 * _NORMAL.inv_cdf(uniform) for share, uniform in parts)
         return _NORMAL.cdf(luck) < min(0.95, rate * max(1.0, self.temperature))
 
-    def note(self, kind: str, where: str, what: str) -> None:
+    def record_misstep(self, kind: str, where: str, what: str) -> None:
         """Record a misstep, which explains a wrong answer."""
         self.missteps.append(Misstep(kind, where, what))
 
-    def pick(self, options: Sequence[T], kind: str, where: str) -> T:
+    def choose(self, options: Sequence[T], kind: str, where: str) -> T:
         """Draw one of `options` for this request."""
-        return self.random(kind, where).choice(options)
+        return self.random_stream(kind, where).choice(options)
 
-    def random(self, kind: str, where: str) -> Random:
+    def random_stream(self, kind: str, where: str) -> Random:
         """Return a random stream for this request; at temperature 0, for the question alone."""
         now = (self.request, self.sample) if self.temperature > 0 else ()
         return Random(self._uniform("draw", kind, where, *now))
@@ -151,16 +154,16 @@ def _uniform(*parts: str) -> float:
     return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") + 0.5) / 2**56
 
 
-def drawn(sample: Sample) -> str:
+def sample_seed(sample: Sample) -> str:
     """Return the seed text of a sample's draws, distinct for each sample with an index below a million."""
     number = f"{sample.repetition}{sample.index:06}" if sample.repetition else str(sample.index)
     return number if sample.namespace is Namespace.ANSWERS else f"{sample.namespace} {number}"
 
 
-def memory(worker: str, name: str, attribute: str) -> float:
+def fact_difficulty(worker: str, name: str, attribute: str) -> float:
     """Return the difficulty of a fact for this worker, in (0, 1): equal for all requests."""
-    fame = _NORMAL.inv_cdf(_uniform(name, attribute)) * FAME**0.5
-    return _NORMAL.cdf(fame + _NORMAL.inv_cdf(_uniform(worker, name, attribute)) * (1 - FAME) ** 0.5)
+    fame = _NORMAL.inv_cdf(_uniform(name, attribute)) * SHARED_RECALL_VARIANCE**0.5
+    return _NORMAL.cdf(fame + _NORMAL.inv_cdf(_uniform(worker, name, attribute)) * (1 - SHARED_RECALL_VARIANCE) ** 0.5)
 
 
 CLAUSES_PER_DOUBLED_ERROR = 6
@@ -175,52 +178,52 @@ class MethodResult(NamedTuple):
     unit: str = ""
     notes: tuple[str, ...] = ()
     """Notes for the response on what was read and done."""
-    proven: bool = False
+    is_verified: bool = False
     """Whether the result was verified."""
 
 
 @dataclass(frozen=True)
-class Mind:
+class GeneralistTask:
     """One generalist with one task."""
 
     task: Task
     skill: Skill
-    chance: Chance
+    missteps: MisstepModel
 
-    def misreads(self, index: int, text: str) -> bool:
+    def is_misread(self, index: int, text: str) -> bool:
         """Return whether clause `index` (from 0) is misread."""
         rate = self.skill.reading * (1 + index / CLAUSES_PER_DOUBLED_ERROR)
-        return self.chance.slips(rate, "reading", f"clause {index + 1}: {text}")
+        return self.missteps.has_misstep(rate, "reading", f"clause {index + 1}: {text}")
 
-    def numeral(self, index: int, text: str) -> str:
+    def read_number(self, index: int, text: str) -> str:
         """Return a number of the question as this generalist reads it."""
-        if not self.misreads(index, text):
+        if not self.is_misread(index, text):
             return text
-        seen = self.chance.pick(_misread_numerals(text), "reading", text)
-        self.chance.note("reading", f"clause {index + 1}", f"{text} was read as {seen}")
+        seen = self.missteps.choose(_misread_numerals(text), "reading", text)
+        self.missteps.record_misstep("reading", f"clause {index + 1}", f"{text} was read as {seen}")
         return seen
 
-    def recall(self, name: str, attribute: str) -> str | None:
+    def recall_fact(self, name: str, attribute: str) -> str | None:
         """Return a fact from the context, else from memory, else made up; None if there is no such fact."""
-        for fact in reversed(facts(self.task)):
+        for fact in reversed(read_facts(self.task)):
             if fact.attribute == attribute and fact.name.lower() == name.lower():
                 return fact.value.split(" ")[0] if _is_number(fact.value.split(" ")[0]) else fact.value
         value = entities()[name].get(attribute)
-        if value is None or self._knows(name, attribute):
+        if value is None or self._is_remembered(name, attribute):
             return value
         others = sorted({facts[attribute] for facts in entities().values() if attribute in facts})
-        guess = self.chance.pick(others, "memory", f"{attribute} of {name}")
-        self.chance.note("memory", f"{attribute} of {name}", f"{value} became {guess}")
+        guess = self.missteps.choose(others, "memory", f"{attribute} of {name}")
+        self.missteps.record_misstep("memory", f"{attribute} of {name}", f"{value} became {guess}")
         return guess
 
-    def _knows(self, name: str, attribute: str) -> bool:
+    def _is_remembered(self, name: str, attribute: str) -> bool:
         """Return whether the generalist remembers a fact, equal for
         all requests; most generalists remember well-known facts.
         """
-        return memory(self.chance.worker, name, attribute) < self.skill.memory
+        return fact_difficulty(self.missteps.worker, name, attribute) < self.skill.memory
 
 
-Method = Callable[[Mind], MethodResult | None]
+Method = Callable[[GeneralistTask], MethodResult | None]
 """A function that answers questions of one kind; None for other questions."""
 
 

@@ -6,77 +6,77 @@ import re
 from fractions import Fraction
 
 from ops.synthetic import formal, sums
-from ops.synthetic.formula import NotAFormula, latex
-from ops.synthetic.generalists.algebra import decimal, plain, slipping, work_out
-from ops.synthetic.generalists.mind import MethodResult, Mind
-from ops.synthetic.knowledge import convert, find_entities, units
-from ops.synthetic.phrases import FORMULAS, QUESTION, STORY, Formula, clauses, readings, run
+from ops.synthetic.formula import NotAFormula, format_latex
+from ops.synthetic.generalists.algebra import apply_misstep, evaluate_formula, format_decimal, format_number
+from ops.synthetic.generalists.mind import GeneralistTask, MethodResult
+from ops.synthetic.knowledge import convert_unit, find_entities, units
+from ops.synthetic.phrases import FORMULAS, QUESTION, STORY, FormulaPhrase, find_clauses, find_phrases, run_clauses
 
 _SWAPPED = {"+": "-", "-": "+", "*": "+", "/": "*"}
 _CONTRARY = {"+": "-", "-": "+", "*": "/", "/": "*"}
 _SIGN = re.compile(r"(?<!\*)[-+*/](?!\*)")
 
 
-def shown_formula(mind: Mind) -> MethodResult | None:
+def evaluate_shown_formula(mind: GeneralistTask) -> MethodResult | None:
     """Evaluate the formula that an earlier worker wrote."""
-    shown = formal.shown_formula(mind.task)
-    return _worked_out(mind, *shown) if shown else None
+    shown = formal.read_formula(mind.task)
+    return _evaluate(mind, *shown) if shown else None
 
 
-def written_formula(mind: Mind) -> MethodResult | None:
+def evaluate_written_formula(mind: GeneralistTask) -> MethodResult | None:
     """Evaluate a formula between dollar signs, without a variable."""
-    body = formal.written_formula(mind.task.question)
+    body = formal.find_formula(mind.task.question)
     if body is None or re.search(r"[a-z]", body):
         return None
-    return _worked_out(mind, re.sub(r"\d+", _Numerals(mind), body), "")
+    return _evaluate(mind, re.sub(r"\d+", _NumberReader(mind), body), "")
 
 
-def sentence(mind: Mind) -> MethodResult | None:
+def evaluate_sentence(mind: GeneralistTask) -> MethodResult | None:
     """Evaluate a sentence that represents a formula."""
-    understood = formula_of(mind)
+    understood = understand_formula(mind)
     if understood is None:
         return None
     body, unit = understood
-    return _worked_out(mind, body, unit)
+    return _evaluate(mind, body, unit)
 
 
-def formula_of(mind: Mind) -> tuple[str, str] | None:
+def understand_formula(mind: GeneralistTask) -> tuple[str, str] | None:
     """Return a sentence as this generalist understands it: formula and unit."""
-    if body := sums.formula(mind.task.question):
+    if body := sums.find_sum(mind.task.question):
         return body, ""
     for formula in FORMULAS:
         if match := re.search(formula.pattern, mind.task.question, re.IGNORECASE):
-            return _understood(mind, formula, match), formula.unit
+            return _fill_formula(mind, formula, match), formula.unit
     return None
 
 
-def _understood(mind: Mind, formula: Formula, match: re.Match[str]) -> str:
-    values = {name: _seen(mind, index, text) for index, (name, text) in enumerate(match.groupdict().items())}
+def _fill_formula(mind: GeneralistTask, formula: FormulaPhrase, match: re.Match[str]) -> str:
+    values = {name: _read_value(mind, index, text) for index, (name, text) in enumerate(match.groupdict().items())}
     if formula.needs:
         names = find_entities(mind.task.question)
-        values["fact"] = (mind.recall(names[0], formula.needs) if names else None) or "1"
+        values["fact"] = (mind.recall_fact(names[0], formula.needs) if names else None) or "1"
     body = formula.body
     signs = [match.start() for match in _SIGN.finditer(body)]
-    if signs and mind.misreads(len(values), formula.body):
-        at = mind.chance.pick(signs, "reading", formula.body)
+    if signs and mind.is_misread(len(values), formula.body):
+        at = mind.missteps.choose(signs, "reading", formula.body)
         changed = body[:at] + _SWAPPED[body[at]] + body[at + 1 :]
-        mind.chance.note("reading", "the sentence's sense", f"{body} was understood as {changed}")
+        mind.missteps.record_misstep("reading", "the sentence's sense", f"{body} was understood as {changed}")
         body = changed
     return body.format(**values)
 
 
-def _seen(mind: Mind, index: int, text: str) -> str:
-    return mind.numeral(index, text) if text[0].isdigit() else text
+def _read_value(mind: GeneralistTask, index: int, text: str) -> str:
+    return mind.read_number(index, text) if text[0].isdigit() else text
 
 
-def story(mind: Mind) -> MethodResult | None:
+def solve_story(mind: GeneralistTask) -> MethodResult | None:
     """Solve a story about one quantity and its changes."""
-    spoken = readings(mind.task.question, STORY)
+    spoken = find_phrases(mind.task.question, STORY)
     if len(spoken) < 2:
         return None
     value, notes = Fraction(0), []
     for index, clause in enumerate(spoken):
-        clause = _clause_seen(mind, index, clause)
+        clause = _read_story_clause(mind, index, clause)
         if not clause:
             continue
         notes.append(clause)
@@ -85,57 +85,61 @@ def story(mind: Mind) -> MethodResult | None:
             continue
         amount = Fraction(clause[1:])
         act = {"+": value + amount, "-": value - amount, "*": value * amount, "/": value / (amount or 1)}
-        value = slipping(act[clause[0]], f"{plain(value)}{clause}", mind.skill, mind.chance)
-    return MethodResult(plain(value), "", (f"I read {', '.join(notes)}.",))
+        value = apply_misstep(act[clause[0]], f"{format_number(value)}{clause}", mind.skill, mind.missteps)
+    return MethodResult(format_number(value), "", (f"I read {', '.join(notes)}.",))
 
 
-def _clause_seen(mind: Mind, index: int, clause: str) -> str:
+def _read_story_clause(mind: GeneralistTask, index: int, clause: str) -> str:
     """Return the clause as it is read: correct, overlooked, reversed, or with another number."""
-    if not mind.misreads(index, clause):
+    if not mind.is_misread(index, clause):
         return clause
-    how = mind.chance.pick(("overlooked", "contrary", "number"), "reading", f"clause {index + 1}")
+    how = mind.missteps.choose(("overlooked", "contrary", "number"), "reading", f"clause {index + 1}")
     if clause[0] not in _CONTRARY or how == "number":
         sign, digits = (clause[0], clause[1:]) if clause[0] in _CONTRARY else ("", clause)
-        seen = sign + str(int(digits) + mind.chance.pick((-1, 1, 2, 10), "reading", clause))
+        seen = sign + str(int(digits) + mind.missteps.choose((-1, 1, 2, 10), "reading", clause))
     elif how == "contrary":
         seen = _CONTRARY[clause[0]] + clause[1:]
     else:
         seen = ""
-    mind.chance.note("reading", f"clause {index + 1}", f"{clause} was read as {seen or 'nothing'}")
+    mind.missteps.record_misstep("reading", f"clause {index + 1}", f"{clause} was read as {seen or 'nothing'}")
     return seen
 
 
-def account(mind: Mind) -> MethodResult | None:
+def solve_account(mind: GeneralistTask) -> MethodResult | None:
     """Compute what several people own, clause by clause, or by the plan that an earlier worker wrote."""
     asked_of = re.search(QUESTION, mind.task.question)
     if asked_of is None:
         return None
-    shown = formal.shown_plan(mind.task)
-    steps = shown or [_account_clause(mind, index, clause) for index, clause in enumerate(clauses(mind.task.question))]
+    shown = formal.read_plan(mind.task)
+    steps = shown or [
+        _read_account_clause(mind, index, clause) for index, clause in enumerate(find_clauses(mind.task.question))
+    ]
     steps = [step for step in steps if step]
 
     def act(value: Fraction, operation: str) -> Fraction:
-        return slipping(value, operation, mind.skill, mind.chance)
+        return apply_misstep(value, operation, mind.skill, mind.missteps)
 
-    owned = run(steps, act)
+    owned = run_clauses(steps, act)
     name = asked_of[1].lower()
     if name not in owned:
         return None
-    return MethodResult(plain(owned[name]), "", (f"I read {'; '.join(steps)}.",))
+    return MethodResult(format_number(owned[name]), "", (f"I read {'; '.join(steps)}.",))
 
 
-def _account_clause(mind: Mind, index: int, clause: str) -> str:
-    if not mind.misreads(index, clause):
+def _read_account_clause(mind: GeneralistTask, index: int, clause: str) -> str:
+    if not mind.is_misread(index, clause):
         return clause
     numbers = re.findall(r"\d+", clause)
-    how = mind.chance.pick(("contrary", "number") if numbers else ("contrary",), "reading", f"clause {index + 1}")
+    how = mind.missteps.choose(("contrary", "number") if numbers else ("contrary",), "reading", f"clause {index + 1}")
     if how == "number":
-        seen = clause.replace(numbers[-1], str(int(numbers[-1]) + mind.chance.pick((-1, 1, 2, 10), "reading", clause)))
+        seen = clause.replace(
+            numbers[-1], str(int(numbers[-1]) + mind.missteps.choose((-1, 1, 2, 10), "reading", clause))
+        )
     elif re.search(r" [+-] ", clause):
         seen = re.sub(r" ([+-]) ", lambda match: f" {_CONTRARY[match[1]]} ", clause)
     else:
         seen = "" if "->" in clause else clause.replace("2 *", "1 *")
-    mind.chance.note("reading", f"clause {index + 1}", f"{clause} was read as {seen or 'nothing'}")
+    mind.missteps.record_misstep("reading", f"clause {index + 1}", f"{clause} was read as {seen or 'nothing'}")
     return seen
 
 
@@ -143,27 +147,29 @@ _CLOCK = re.compile(r"at (\d{1,2}):(\d\d)")
 _SPAN = re.compile(r"(?:(\d+) hours?)?(?: and )?(?:(\d+) minutes)")
 
 
-def timetable(mind: Mind) -> MethodResult | None:
+def solve_timetable(mind: GeneralistTask) -> MethodResult | None:
     """Compute a time of day after several durations."""
     start = _CLOCK.search(mind.task.question)
     if start is None or "minutes" not in mind.task.question:
         return None
-    now = int(start[1]) * 60 + int(mind.numeral(0, start[2].lstrip("0") or "0"))
+    now = int(start[1]) * 60 + int(mind.read_number(0, start[2].lstrip("0") or "0"))
     notes = [f"start {start[0]}"]
     for index, match in enumerate(_SPAN.finditer(mind.task.question, start.end()), start=1):
-        if mind.misreads(index, match[0]):
-            wrong = mind.chance.pick((0, 10, 30, 60), "reading", match[0])
+        if mind.is_misread(index, match[0]):
+            wrong = mind.missteps.choose((0, 10, 30, 60), "reading", match[0])
             stretch = abs(int(match[1] or 0) * 60 + int(match[2]) - wrong) if wrong else 0
-            mind.chance.note("reading", f"clause {index + 1}", f"{match[0].strip()} was read as {stretch} minutes")
+            mind.missteps.record_misstep(
+                "reading", f"clause {index + 1}", f"{match[0].strip()} was read as {stretch} minutes"
+            )
         else:
             stretch = int(match[1] or 0) * 60 + int(match[2])
         notes.append(f"+{stretch}")
         # An hour has sixty minutes, so errors occur at carries.
         total = Fraction(now + stretch)
-        if (now % 60) + (stretch % 60) >= 60 and mind.chance.slips(
+        if (now % 60) + (stretch % 60) >= 60 and mind.missteps.has_misstep(
             mind.skill.arithmetic, "arithmetic", f"carry {now}+{stretch}"
         ):
-            mind.chance.note("arithmetic", f"{now}+{stretch} minutes", "an hour was not carried")
+            mind.missteps.record_misstep("arithmetic", f"{now}+{stretch} minutes", "an hour was not carried")
             total -= 60
         now = int(total)
     return MethodResult(f"{now // 60 % 24}:{now % 60:02d}", "", (f"I read {', '.join(notes)}.",))
@@ -172,42 +178,44 @@ def timetable(mind: Mind) -> MethodResult | None:
 _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)")
 
 
-def conversion(mind: Mind) -> MethodResult | None:
+def convert_quantity(mind: GeneralistTask) -> MethodResult | None:
     """Convert a quantity to another unit."""
     goal = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", mind.task.question)
     given = next((match for match in _QUANTITY.finditer(mind.task.question) if match[2] in units()), None)
     if given is None or goal is None or goal[1] not in units():
         return None
-    return in_unit(mind, Fraction(mind.numeral(0, given[1])), given[2], goal[1])
+    return convert_to_unit(mind, Fraction(mind.read_number(0, given[1])), given[2], goal[1])
 
 
-def in_unit(mind: Mind, value: Fraction, unit: str, target: str) -> MethodResult | None:
+def convert_to_unit(mind: GeneralistTask, value: Fraction, unit: str, target: str) -> MethodResult | None:
     """Return `value` in another unit, as this generalist converts it."""
-    number = convert(float(value), unit, target)
+    number = convert_unit(float(value), unit, target)
     if number is None:
         return None
-    if mind.chance.slips(mind.skill.units, "units", f"{unit} in {target}"):
-        wrong = number * mind.chance.pick((0.1, 10.0, 100.0), "units", f"{unit} in {target}")
-        mind.chance.note("units", f"{decimal(value)} {unit} in {target}", f"{number:g} became {wrong:g}")
+    if mind.missteps.has_misstep(mind.skill.units, "units", f"{unit} in {target}"):
+        wrong = number * mind.missteps.choose((0.1, 10.0, 100.0), "units", f"{unit} in {target}")
+        mind.missteps.record_misstep(
+            "units", f"{format_decimal(value)} {unit} in {target}", f"{number:g} became {wrong:g}"
+        )
         number = wrong
     return MethodResult(f"{number:.4f}".rstrip("0").rstrip("."), units()[target].name)
 
 
-class _Numerals:
+class _NumberReader:
     """A reader of one number after the other."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: GeneralistTask) -> None:
         self._mind, self._index = mind, 0
 
     def __call__(self, match: re.Match[str]) -> str:
         self._index += 1
-        return self._mind.numeral(self._index - 1, match[0])
+        return self._mind.read_number(self._index - 1, match[0])
 
 
-def _worked_out(mind: Mind, body: str, unit: str) -> MethodResult | None:
+def _evaluate(mind: GeneralistTask, body: str, unit: str) -> MethodResult | None:
     try:
-        value = work_out(body, mind.skill, mind.chance)
+        value = evaluate_formula(body, mind.skill, mind.missteps)
     except NotAFormula:
         return None
-    text = latex(value) if mind.task.form == "boxed" else decimal(value)
+    text = format_latex(value) if mind.task.form == "boxed" else format_decimal(value)
     return MethodResult(text, unit, (f"I work out {body}.",))

@@ -11,77 +11,86 @@ from typing import NamedTuple
 
 from ops.core.messages import Sample
 from ops.synthetic import sums
-from ops.synthetic.formal import expression_line
+from ops.synthetic.formal import format_expression_line
 from ops.synthetic.generalists import algebra, facts, programs, quantities
-from ops.synthetic.generalists.mind import SKILLS, Chance, Method, MethodResult, Mind, Misstep, Skill, drawn
-from ops.synthetic.knowledge import choice_of, quantity
-from ops.synthetic.lists import plan
-from ops.synthetic.reading import Task, answers, read, state
+from ops.synthetic.generalists.mind import (
+    SKILLS,
+    GeneralistTask,
+    Method,
+    MethodResult,
+    Misstep,
+    MisstepModel,
+    Skill,
+    sample_seed,
+)
+from ops.synthetic.knowledge import find_choice, parse_quantity
+from ops.synthetic.lists import find_operations
+from ops.synthetic.reading import Task, find_answers, format_answer, parse_task
 
 _METHODS: tuple[Method, ...] = (
-    algebra.plain_sum,
-    facts.look_up,
-    quantities.shown_formula,
-    algebra.quadratic,
-    quantities.written_formula,
-    algebra.pair,
-    quantities.account,
-    quantities.sentence,
-    quantities.story,
-    quantities.timetable,
-    facts.order,
-    facts.comparison,
-    facts.fact,
-    quantities.conversion,
+    algebra.solve_sum,
+    facts.look_up_attribute,
+    quantities.evaluate_shown_formula,
+    algebra.solve_quadratic,
+    quantities.evaluate_written_formula,
+    algebra.find_pair,
+    quantities.solve_account,
+    quantities.evaluate_sentence,
+    quantities.solve_story,
+    quantities.solve_timetable,
+    facts.order_things,
+    facts.compare_things,
+    facts.recall_attribute,
+    quantities.convert_quantity,
 )
 _CHECKING = re.compile(r"\b(?:check|verify|review)")
 _CONTINUING = re.compile(r"\b(?:choose|convert|compute|find|look up)")
 
 
-class Thought(NamedTuple):
+class GeneralistResponse(NamedTuple):
     """A response, and every misstep on the way to it."""
 
     text: str
     missteps: tuple[Misstep, ...]
 
 
-def think(
+def respond(
     name: str, messages: Sequence[Mapping[str, str]], *, sample: int | Sample = 0, temperature: float = 1.0
-) -> Thought:
+) -> GeneralistResponse:
     """Return the response of the generalist `name` to a chat; it depends on the arguments alone. Raises `KeyError`."""
-    task = read(messages)
+    task = parse_task(messages)
     request = "\x1e".join(f"{message['role']}\x1f{message['content']}" for message in messages)
     question = f"{task.question}\x1f{sorted(task.choices.items())}"
-    chance = Chance(name, question, request, drawn(Sample.of(sample)), temperature)
-    return _thought(task, SKILLS[name], chance)
+    chance = MisstepModel(name, question, request, sample_seed(Sample.of(sample)), temperature)
+    return _respond(task, SKILLS[name], chance)
 
 
-def _thought(task: Task, skill: Skill, chance: Chance) -> Thought:
+def _respond(task: Task, skill: Skill, chance: MisstepModel) -> GeneralistResponse:
     # A sum is worked out, whatever an earlier worker made of it.
-    shown = answers(task) if sums.formula(task.question) is None else []
+    shown = find_answers(task) if sums.find_sum(task.question) is None else []
     if shown and _CHECKING.search(task.subtask):
-        return _checked(task, skill, chance, shown)
+        return _check_answers(task, skill, chance, shown)
     believes = bool(shown) and _is_final(task, shown[-1]) and not _CONTINUING.search(task.subtask)
-    if believes and not chance.slips(1 - skill.trust, "trust", "an earlier answer"):
-        chance.note("trust", "an earlier answer", f"{shown[-1][:40]} was passed on as it was")
-        return Thought(_final(task, shown[-1]), tuple(chance.missteps))
-    return _own(task, skill, chance, shown)
+    if believes and not chance.has_misstep(1 - skill.trust, "trust", "an earlier answer"):
+        chance.record_misstep("trust", "an earlier answer", f"{shown[-1][:40]} was passed on as it was")
+        return GeneralistResponse(_format_final(task, shown[-1]), tuple(chance.missteps))
+    return _solve(task, skill, chance, shown)
 
 
-def _own(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> Thought:
-    mind = Mind(task, skill, chance)
+def _solve(task: Task, skill: Skill, chance: MisstepModel, shown: Sequence[str]) -> GeneralistResponse:
+    mind = GeneralistTask(task, skill, chance)
     drafting = "formula" in task.subtask or "plan" in task.subtask
-    if drafting and (draft := _draft(mind)) is not None:
-        return Thought(draft, tuple(chance.missteps))
-    finding = _finding(mind, shown)
-    notes = (*finding.notes, "I checked it: it fits." if finding.proven else "I did not check it.")
-    text = _final(task, _formed(mind, finding))
-    return Thought("\n".join([*notes, text]), tuple(chance.missteps))
+    if drafting and (draft := _write_draft(mind)) is not None:
+        return GeneralistResponse(draft, tuple(chance.missteps))
+    finding = _apply_methods(mind, shown)
+    notes = (*finding.notes, "I checked it: it fits." if finding.is_verified else "I did not check it.")
+    text = _format_final(task, _format_result(mind, finding))
+    return GeneralistResponse("\n".join([*notes, text]), tuple(chance.missteps))
 
 
-def _finding(mind: Mind, shown: Sequence[str]) -> MethodResult:
+def _apply_methods(mind: GeneralistTask, shown: Sequence[str]) -> MethodResult:
     if mind.task.form == "program":
-        return programs.write(mind) or MethodResult("print(input())")
+        return programs.write_answer_program(mind) or MethodResult("print(input())")
     if shown and not _is_final(mind.task, shown[-1]):
         return MethodResult(shown[-1])  # an unformatted value: continue from it
     for method in _METHODS:
@@ -90,41 +99,41 @@ def _finding(mind: Mind, shown: Sequence[str]) -> MethodResult:
     return _guess(mind)
 
 
-def _guess(mind: Mind) -> MethodResult:
-    mind.chance.note("guess", "the whole question", "not understood")
+def _guess(mind: GeneralistTask) -> MethodResult:
+    mind.missteps.record_misstep("guess", "the whole question", "not understood")
     if mind.task.choices:
-        return MethodResult(mind.chance.pick(sorted(mind.task.choices.values()), "guess", "a choice"))
+        return MethodResult(mind.missteps.choose(sorted(mind.task.choices.values()), "guess", "a choice"))
     numbers = re.findall(r"\d+(?:\.\d+)?", mind.task.question)
-    return MethodResult(mind.chance.pick(numbers, "guess", "a number") if numbers else "yes")
+    return MethodResult(mind.missteps.choose(numbers, "guess", "a number") if numbers else "yes")
 
 
-def _draft(mind: Mind) -> str | None:
+def _write_draft(mind: GeneralistTask) -> str | None:
     """Return the formula or plan that was asked for instead of an answer, as this generalist reads it."""
-    if understood := quantities.formula_of(mind):
-        return expression_line(mind.task.question, *understood)
-    if steps := plan(mind.task.question):
-        return f"PLAN: {'; '.join(programs.described(mind, steps))}"
+    if understood := quantities.understand_formula(mind):
+        return format_expression_line(mind.task.question, *understood)
+    if steps := find_operations(mind.task.question):
+        return f"PLAN: {'; '.join(programs.read_operations(mind, steps))}"
     return None
 
 
-def _formed(mind: Mind, finding: MethodResult) -> str:
+def _format_result(mind: GeneralistTask, finding: MethodResult) -> str:
     """Return the value with its unit, or the letter of the equal choice."""
     value = f"{finding.value} {finding.unit}".strip()
     if not mind.task.choices or re.fullmatch(r"[A-J]", value):
         return value
-    if letter := choice_of(mind.task.choices, _in_their_unit(mind, value), converting=False):
+    if letter := find_choice(mind.task.choices, _convert_to_choices(mind, value), converting=False):
         return letter
-    letter = mind.chance.pick(sorted(mind.task.choices), "guess", "a letter")
-    mind.chance.note("guess", "the letter", f"no choice is {value}; {letter} was guessed")
+    letter = mind.missteps.choose(sorted(mind.task.choices), "guess", "a letter")
+    mind.missteps.record_misstep("guess", "the letter", f"no choice is {value}; {letter} was guessed")
     return letter
 
 
-def _in_their_unit(mind: Mind, value: str) -> str:
+def _convert_to_choices(mind: GeneralistTask, value: str) -> str:
     """Return the value in the unit of the choices, as this generalist converts it."""
-    given, offered = quantity(value), quantity(next(iter(mind.task.choices.values())))
+    given, offered = parse_quantity(value), parse_quantity(next(iter(mind.task.choices.values())))
     if not given or not offered or not given[1] or not offered[1] or given[1] == offered[1]:
         return value
-    converted = quantities.in_unit(mind, Fraction(str(given[0])), given[1], offered[1])
+    converted = quantities.convert_to_unit(mind, Fraction(str(given[0])), given[1], offered[1])
     return f"{converted.value} {converted.unit}" if converted else value
 
 
@@ -132,31 +141,31 @@ def _is_final(task: Task, answer: str) -> bool:
     return not task.choices or re.fullmatch(r"[A-J]", answer) is not None
 
 
-def _final(task: Task, answer: str) -> str:
-    return f"```python\n{answer}\n```" if task.form == "program" else state(task, answer)
+def _format_final(task: Task, answer: str) -> str:
+    return f"```python\n{answer}\n```" if task.form == "program" else format_answer(task, answer)
 
 
 # ── checking ─────────────────────────────────────────────────────────────────
 
 
-def _checked(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> Thought:
+def _check_answers(task: Task, skill: Skill, chance: MisstepModel, shown: Sequence[str]) -> GeneralistResponse:
     """Return the shown answer that can be verified; else the majority
     answer, including the generalist's own attempts.
     """
     for answer in reversed(shown):
-        if _holds(task, answer):
-            return Thought(f"I put it to the test: it holds.\n{_final(task, answer)}", ())
-    testable = _holds(task, shown[-1]) is not None
+        if _verify_answer(task, answer):
+            return GeneralistResponse(f"I put it to the test: it holds.\n{_format_final(task, answer)}", ())
+    testable = _verify_answer(task, shown[-1]) is not None
     voices = [] if testable else [answer for answer in shown if _is_final(task, answer)]
-    attempts: list[tuple[str, Thought]] = []
+    attempts: list[tuple[str, GeneralistResponse]] = []
     bare = task._replace(subtask="", context=tuple(_without_answers(text) for text in task.context))
     for number in range(2):
         again = replace(chance, request=f"{chance.request}\x1f{number}", missteps=[])
-        thought = _own(bare, skill, again, ())
-        answer = answers(task._replace(context=(thought.text,)))[-1]
+        thought = _solve(bare, skill, again, ())
+        answer = find_answers(task._replace(context=(thought.text,)))[-1]
         attempts.append((answer, thought))
         voices.append(answer)
-        if testable and _holds(task, answer):
+        if testable and _verify_answer(task, answer):
             return thought
         ranked = Counter(voices).most_common(2)
         if not testable and ranked[0][1] > (ranked[1][1] if len(ranked) > 1 else 0):
@@ -165,14 +174,14 @@ def _checked(task: Task, skill: Skill, chance: Chance, shown: Sequence[str]) -> 
     missteps = [step for answer, thought in attempts if answer == chosen for step in thought.missteps]
     if chosen in shown and not missteps:
         missteps = [Misstep("trust", "the vote", f"{chosen[:40]} was passed on")]
-    return Thought(f"I looked again.\n{_final(task, chosen)}", tuple(missteps))
+    return GeneralistResponse(f"I looked again.\n{_format_final(task, chosen)}", tuple(missteps))
 
 
-def _holds(task: Task, answer: str) -> bool | None:
+def _verify_answer(task: Task, answer: str) -> bool | None:
     """Return whether an answer passes the check that its question allows; None if only solving again would check it."""
     if task.form == "program":
-        return programs.program_holds(task.question, answer)
-    return algebra.pair_holds(task.question, answer)
+        return programs.verify_program(task.question, answer)
+    return algebra.verify_pair(task.question, answer)
 
 
 def _without_answers(text: str) -> str:

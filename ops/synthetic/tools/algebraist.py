@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ops.synthetic.formal import shown_formula, written_formula
-from ops.synthetic.formula import NotAFormula, decimal, parse
-from ops.synthetic.reading import Task, state
+from ops.synthetic.formal import find_formula, read_formula
+from ops.synthetic.formula import NotAFormula, format_decimal, parse_formula
+from ops.synthetic.reading import Task, format_answer
 
 if TYPE_CHECKING:
     import sympy
@@ -20,24 +20,24 @@ _BLANK = "I see no formula to work on. Give me one; then I evaluate it, or find 
 
 def answer(task: Task) -> str:
     """Return the value of the formula in the requested form, with the formula's unit."""
-    body, unit = shown_formula(task) or (written_formula(task.question), "")
+    body, unit = read_formula(task) or (find_formula(task.question), "")
     if body is None:
         return _BLANK
     try:
-        value = _work(body, task.subtask)
+        value = _apply_command(body, task.subtask)
     except NotAFormula:
         return _BLANK
-    return state(task, f"{_text(value, task)} {unit}".strip())
+    return format_answer(task, f"{_format_value(value, task)} {unit}".strip())
 
 
-def _work(body: str, subtask: str) -> sympy.Expr | list[sympy.Expr]:
+def _apply_command(body: str, subtask: str) -> sympy.Expr | list[sympy.Expr]:
     if "=" in body:
         left, _, right = body.partition("=")
-        return max(_roots(parse(left) - parse(right)))
+        return max(_roots(parse_formula(left) - parse_formula(right)))
     import sympy
 
     variable = sympy.Symbol("x")
-    expression = parse(body)
+    expression = parse_formula(body)
     if not expression.has(variable):
         return sympy.simplify(expression)
     if "derivative" in subtask:
@@ -62,11 +62,11 @@ def _roots(expression: sympy.Expr) -> list[sympy.Expr]:
     return sorted(roots)
 
 
-def _text(value: sympy.Expr | list[sympy.Expr], task: Task) -> str:
+def _format_value(value: sympy.Expr | list[sympy.Expr], task: Task) -> str:
     if isinstance(value, list):
-        return ", ".join(_text(item, task) for item in value)
+        return ", ".join(_format_value(item, task) for item in value)
     if task.form == "boxed":
         import sympy
 
         return str(sympy.latex(value))
-    return decimal(value) if value.is_number else str(value)
+    return format_decimal(value) if value.is_number else str(value)

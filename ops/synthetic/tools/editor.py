@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ops.synthetic.formal import facts
-from ops.synthetic.knowledge import choice_of, convert, number, units
-from ops.synthetic.reading import Task, answers, state
+from ops.synthetic.formal import read_facts
+from ops.synthetic.knowledge import convert_unit, find_choice, parse_number, units
+from ops.synthetic.reading import Task, find_answers, format_answer
 
 _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)?")
 _RESULT = re.compile(r"(?:\\boxed\{(.+)\}|Answer: (.+))")
@@ -24,11 +24,11 @@ _NOTHING = (
 
 def answer(task: Task) -> str:
     """Return the final answer in the requested form."""
-    if "most" in task.subtask and answers(task):
+    if "most" in task.subtask and find_answers(task):
         return _vote(task)
-    shown = facts(task)
+    shown = read_facts(task)
     if len(shown) >= 2:
-        return _compare(task, [(fact.name, number(fact.value)) for fact in shown])
+        return _compare(task, [(fact.name, parse_number(fact.value)) for fact in shown])
     value = _last_result(task)
     if value is None and not task.choices:
         value = _first_quantity(task.question)
@@ -36,7 +36,7 @@ def answer(task: Task) -> str:
         return _NOTHING
     if task.choices:
         return _choose(task, value)
-    return state(task, _converted(value, task.question))
+    return format_answer(task, _convert_to_goal(value, task.question))
 
 
 def _last_result(task: Task) -> str | None:
@@ -53,32 +53,32 @@ def _compare(task: Task, values: list[tuple[str, float]]) -> str:
     if task.question.lower().startswith("true or false"):
         first, second = values[0][1], values[1][1]
         smaller = "smallest" in task.subtask
-        return state(task, str((first < second) if smaller else (first > second)))
+        return format_answer(task, str((first < second) if smaller else (first > second)))
     pick = min if "smallest" in task.subtask else max
     name = pick(values, key=lambda value: value[1])[0]
     letters = [letter for letter, text in task.choices.items() if text.lower() == name.lower()]
-    return state(task, letters[0] if letters else name)
+    return format_answer(task, letters[0] if letters else name)
 
 
 def _choose(task: Task, value: str) -> str:
-    letter = choice_of(task.choices, value)
+    letter = find_choice(task.choices, value)
     return f"Answer: {letter}" if letter else f"None of the choices is {value}."
 
 
 def _vote(task: Task) -> str:
     """Return the most frequent answer of the visible responses; ties go to the earliest."""
-    voices = Counter(answers(task))
+    voices = Counter(find_answers(task))
     answer = voices.most_common(1)[0][0]
-    return f"```python\n{answer}\n```" if task.form == "program" else state(task, answer)
+    return f"```python\n{answer}\n```" if task.form == "program" else format_answer(task, answer)
 
 
-def _converted(value: str, question: str) -> str:
+def _convert_to_goal(value: str, question: str) -> str:
     """Return `value` in the unit that the question asks for ("in kilometres"), if it names one."""
     given = _QUANTITY.search(value)
     goal = re.search(r"\b(?:in|to|into) ([A-Za-z]+)", question)
     if not given or not given[2] or not goal or goal[1] not in units():
         return value
-    converted = convert(float(given[1]), given[2], goal[1])
+    converted = convert_unit(float(given[1]), given[2], goal[1])
     if converted is None:
         return value
     return f"{converted:.4f}".rstrip("0").rstrip(".") + f" {units()[goal[1]].name}"

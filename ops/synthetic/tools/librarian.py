@@ -6,14 +6,14 @@ replaces the question's own.
 
 from __future__ import annotations
 
-from ops.synthetic.formal import subjects
+from ops.synthetic.formal import find_subjects
 from ops.synthetic.knowledge import FACT_UNITS, entities, find_attribute
-from ops.synthetic.reading import Task, state
+from ops.synthetic.reading import Task, format_answer
 
 
 def answer(task: Task) -> str:
     """Return `FACT:` lines, and the answer if one fact determines it."""
-    names = subjects(task)
+    names = find_subjects(task)
     if not names:
         return "I know none of the things named here."
     held = [name for name in FACT_UNITS if name in entities()[names[0]]]
@@ -31,6 +31,6 @@ def answer(task: Task) -> str:
 
 def _conclusion(task: Task, value: str) -> list[str]:
     if not task.choices:
-        return [state(task, value)]
+        return [format_answer(task, value)]
     letters = [letter for letter, text in task.choices.items() if text.lower() == value.lower()]
     return [f"Answer: {letters[0]}"] if letters else []

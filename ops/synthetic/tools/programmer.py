@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from ops.synthetic.formal import shown_function, shown_plan
-from ops.synthetic.lists import OPERATIONS, ListExample, apply, examples, program
+from ops.synthetic.formal import read_function, read_plan
+from ops.synthetic.lists import OPERATIONS, ListExample, apply_operations, find_examples, write_program
 from ops.synthetic.reading import Task
 
 SEARCH_DEPTH = 2
@@ -18,14 +18,14 @@ SEARCH_DEPTH = 2
 
 def answer(task: Task) -> str:
     """Return a complete program in one block, or what is missing."""
-    if source := shown_function(task):
+    if source := read_function(task):
         return _block(source)
-    plan = shown_plan(task)
+    plan = read_plan(task)
     if plan and all(step in OPERATIONS for step in plan):
-        return _block(program(plan, task.question))
-    given = examples(task.question)
+        return _block(write_program(plan, task.question))
+    given = find_examples(task.question)
     if given and (steps := _search(given)) is not None:
-        return _block(program(steps, task.question))
+        return _block(write_program(steps, task.question))
     return "I need a plan or a formula, or examples that two operations explain, to write the program."
 
 
@@ -35,7 +35,7 @@ def _block(source: str) -> str:
 
 def _search(given: Sequence[ListExample]) -> list[str] | None:
     for steps in _candidates():
-        if all(apply(steps, example.given) == example.wanted for example in given):
+        if all(apply_operations(steps, example.given) == example.wanted for example in given):
             return list(steps)
     return None
 

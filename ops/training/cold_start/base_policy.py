@@ -13,25 +13,31 @@ from typing import Any
 
 from ops.benchmarks.graded import graders_key_of_file
 from ops.benchmarks.problem_files import read_problems
-from ops.conductor.policy import CARD, PolicyCard, check_policy
+from ops.conductor.policy import CARD_FILE, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
 from ops.core.atomic import made_whole, sha256_of
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
 from ops.core.once import Key
 from ops.core.running import run_async
-from ops.training.cold_start.validation import FILE as RECORD
-from ops.training.cold_start.validation import ColdStartRecord, drawing, held_out, validate, validated_on
-from ops.training.run.checkpoints import full_disk_reported
+from ops.training.cold_start.validation import RECORD_FILE as RECORD
+from ops.training.cold_start.validation import (
+    ColdStartRecord,
+    held_out_problems,
+    measure_validity,
+    sampling_settings,
+    validation_problems,
+)
+from ops.training.run.checkpoints import report_full_disk
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.prompt import offer
+from ops.workflow.prompt import assign_ordinals
 
 Progress = Callable[[int, int, str], None]
 TOKENIZER_EXAMPLES = 4000
-_RECORD = (RECORD, f"{RECORD}*")
+_RECORD_FILES = (RECORD, f"{RECORD}*")
 """Files of a base policy that are written again when it is validated again; the record has a digest of its own."""
-_NO_RESULT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}
+_SETTINGS_WITHOUT_EFFECT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}
 """Settings that change no policy: memory, and the required share of valid workflows."""
 
 
@@ -50,25 +56,25 @@ def base_policy_inputs(setup: Setup) -> Key:
     mix = setup.workspace.data / "training_mix.jsonl"
     settings = recipe.model_dump(include={"policy", "prompting", "generation", "replay"})
     # A new price does not make a new policy, which keeps the cards of its training.
-    cards = [card.model_dump(exclude={"cost_usd"}) for card in _cards(setup)]
+    cards = [card.model_dump(exclude={"cost_usd"}) for card in _load_cards(setup)]
     key = {
         "seed": str(recipe.seed),
         "recipe": digest([settings, _cold_start_settings(recipe)]),
-        "workers": digest([setup.pool.answers_key, _offered(setup), cards]),
+        "workers": digest([setup.pool.answers_key, _offered_names(setup), cards]),
     }
     if recipe.cold_start is None:
         return key
     execution = digest(recipe.execution.what_answers_depend_on)
-    return {**key, "data": _mix_key(mix)[:16], "grader": digest(graders_key_of_file(mix)), "execution": execution}
+    return {**key, "data": _hash_mix(mix)[:16], "grader": digest(graders_key_of_file(mix)), "execution": execution}
 
 
-def _offered(setup: Setup) -> list[str]:
+def _offered_names(setup: Setup) -> list[str]:
     """Return the names of the workers in the order of their ordinals; a static workflow names its workers itself."""
-    names = [worker.name for worker in offer(setup.pool, _offer_seed(setup.recipe))]
+    names = [worker.name for worker in assign_ordinals(setup.pool, _offer_seed(setup.recipe))]
     return sorted(names) if isinstance(setup.recipe.policy, StaticPolicy) else names
 
 
-def _mix_key(mix: Path) -> str:
+def _hash_mix(mix: Path) -> str:
     try:
         return sha256_of(mix)
     except FileNotFoundError:
@@ -82,7 +88,7 @@ def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:
     settings = recipe.cold_start
     if settings is None:
         return None
-    made = settings.model_dump(exclude=_NO_RESULT)
+    made = settings.model_dump(exclude=_SETTINGS_WITHOUT_EFFECT)
     if settings.teacher is None:
         del made["teacher"]
     if settings.recursive_share and recipe.recursive is not None:
@@ -96,8 +102,8 @@ def _offer_seed(recipe: Recipe) -> int | None:
     return recipe.seed if recipe.prompting.shuffle_ordinals else None
 
 
-def _cards(setup: Setup) -> tuple[WorkerCard, ...]:
-    offered = [worker.name for worker in offer(setup.pool, _offer_seed(setup.recipe))]
+def _load_cards(setup: Setup) -> tuple[WorkerCard, ...]:
+    offered = [worker.name for worker in assign_ordinals(setup.pool, _offer_seed(setup.recipe))]
     return load_cards(setup.workspace.data, offered) if setup.recipe.prompting.cards else ()
 
 
@@ -112,22 +118,22 @@ def make_base_policy(
     `DataError` if the mix or the responses are missing, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
     """
     folder = base_policy_folder(setup)
-    if is_made(folder):
-        with full_disk_reported(folder):
+    if is_intact_policy(folder):
+        with report_full_disk(folder):
             _validate_again(setup, folder, client, on_progress)
         return folder
-    with made_whole(folder) as part, full_disk_reported(part):
-        _make(setup, part, client, on_progress)
-        write_digest(part, skip=_RECORD, key=base_policy_inputs(setup))
+    with made_whole(folder) as part, report_full_disk(part):
+        _build_policy(setup, part, client, on_progress)
+        write_digest(part, skip=_RECORD_FILES, key=base_policy_inputs(setup))
     return folder
 
 
-def is_made(folder: Path) -> bool:
+def is_intact_policy(folder: Path) -> bool:
     """Return whether the base policy in `folder` exists; one that is damaged is renamed, and does not exist then."""
     try:
         check_policy(folder)
-        if not (folder / CARD).is_file():
-            raise DamagedFile(folder, "", f"has no {CARD}", "")
+        if not (folder / CARD_FILE).is_file():
+            raise DamagedFile(folder, "", f"has no {CARD_FILE}", "")
         ColdStartRecord.read(folder)
     except DataError as error:
         if not folder.exists():
@@ -139,14 +145,14 @@ def is_made(folder: Path) -> bool:
     return True
 
 
-def _make(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
+def _build_policy(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
     recipe = setup.recipe
     card = PolicyCard(
         recipe=recipe.name,
         pool=setup.pool,
-        offered=tuple(worker.name for worker in offer(setup.pool, _offer_seed(recipe))),
+        offered=tuple(worker.name for worker in assign_ordinals(setup.pool, _offer_seed(recipe))),
         prompting=recipe.prompting,
-        cards=_cards(setup),
+        cards=_load_cards(setup),
         execution=recipe.execution,
         max_completion_tokens=recipe.grpo.max_completion_tokens,
         generation=recipe.generation,
@@ -155,11 +161,11 @@ def _make(setup: Setup, folder: Path, client: Client, on_progress: Progress | No
         untrained=recipe.policy if isinstance(recipe.policy, UntrainedPolicy) else None,
     )
     if recipe.cold_start is not None:
-        card = _teach(setup, card, recipe.cold_start, folder, client, on_progress)
+        card = _train_cold_start(setup, card, recipe.cold_start, folder, client, on_progress)
     card.write(folder)
 
 
-def _teach(
+def _train_cold_start(
     setup: Setup,
     card: PolicyCard,
     settings: ColdStart,
@@ -172,31 +178,31 @@ def _teach(
 
     from ops.conductor.policy import Conductor, load_model
     from ops.training.cold_start.examples import sample_examples
-    from ops.training.cold_start.supervised import fit, scratch_model
-    from ops.training.cold_start.teacher import NOTHING_TAUGHT, taught
+    from ops.training.cold_start.supervised import build_scratch_model, fine_tune
+    from ops.training.cold_start.teacher import NO_TEACHER_WORKFLOWS, collect_teacher_workflows
 
-    team = card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
+    team = card.build_team(setup.pool, setup.workspace.texts, recipe.execution, client)
     count = settings.steps * settings.batch
-    unseen = held_out(setup.workspace.data / "training_mix.jsonl", recipe)
+    unseen = held_out_problems(setup.workspace.data / "training_mix.jsonl", recipe)
     keys = {problem.key for problem in unseen}
-    shown = NOTHING_TAUGHT
+    shown = NO_TEACHER_WORKFLOWS
     if settings.teacher is not None:
         mix = read_problems(setup.workspace.data / "training_mix.jsonl")
         asked = [problem for problem in mix if problem.key not in keys]
-        shown = run_async(taught(setup, card, settings.teacher, asked, client, on_progress))
+        shown = run_async(collect_teacher_workflows(setup, card, settings.teacher, asked, client, on_progress))
     examples = run_async(sample_examples(setup, team, settings, count, on_progress, keys, shown.workflows))
     if isinstance(recipe.policy, ScratchPolicy):
-        model, tokenizer = scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
+        model, tokenizer = build_scratch_model(recipe.policy, examples[:TOKENIZER_EXAMPLES], recipe.seed)
     else:
         model, tokenizer = load_model(folder, card)
     if settings.recursive_share:
-        fits = Conductor(model, tokenizer, card).fits
+        fits = Conductor(model, tokenizer, card).has_room
         examples = [example for example in examples if fits(example["prompt"])]
     precision = model.dtype
     if settings.lora is None:
         model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 in any case
     began = time.perf_counter()
-    fitted = fit(
+    fitted = fine_tune(
         model, tokenizer, examples, settings, recipe.seed, on_progress,
         autocast=precision == torch.bfloat16, checkpointing=recipe.grpo.gradient_checkpointing,
     )  # fmt: skip
@@ -210,13 +216,13 @@ def _teach(
         left_out=count - len(examples),
         tokens=fitted.tokens,
         seconds=seconds,
-        peak_gib=_peak_gib(),
+        peak_gib=_peak_memory_gib(),
         teacher_workflows=shown.tried,
         teacher_right=shown.right,
         teacher_usd=shown.usd,
     )
-    if problems := validated_on(setup.workspace.data, recipe):
-        validity = validate(Conductor(model, tokenizer, card), problems, team, recipe, on_progress)
+    if problems := validation_problems(setup.workspace.data, recipe):
+        validity = measure_validity(Conductor(model, tokenizer, card), problems, team, recipe, on_progress)
         record = record.model_copy(update={"validation": validity})
     record.write(folder)
     return card.model_copy(update={"pretrained": None})
@@ -225,18 +231,18 @@ def _teach(
 def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
     """Validate a policy that was not validated, or with other sampling settings than GRPO's."""
     recipe, record = setup.recipe, ColdStartRecord.read(folder)
-    if record is None or (record.validation is not None and record.validation.drawn == drawing(recipe)):
+    if record is None or (record.validation is not None and record.validation.drawn == sampling_settings(recipe)):
         return
-    problems = validated_on(setup.workspace.data, recipe)
+    problems = validation_problems(setup.workspace.data, recipe)
     if not problems:
         return
-    from ops.conductor.writer import load_here
+    from ops.conductor.writer import load_in_process
 
     card = PolicyCard.read(folder).model_copy(update={"generation": recipe.generation})
-    team = card.team(setup.pool, setup.workspace.texts, recipe.execution, client)
-    validity = validate(load_here(folder, card), problems, team, recipe, on_progress)
+    team = card.build_team(setup.pool, setup.workspace.texts, recipe.execution, client)
+    validity = measure_validity(load_in_process(folder, card), problems, team, recipe, on_progress)
     record.model_copy(update={"validation": validity}).write(folder)
 
 
-def _peak_gib() -> float:
+def _peak_memory_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

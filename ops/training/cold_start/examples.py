@@ -12,12 +12,12 @@ from ops.benchmarks.problem_files import read_problems
 from ops.config import ColdStart, RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.messages import Message
-from ops.training.cold_start.exploration import explore
-from ops.training.cold_start.recursive_examples import alone, second_rounds
-from ops.training.cold_start.sampling import Precached, WorkflowSampler, load_subtasks
+from ops.training.cold_start.exploration import explore_workflows
+from ops.training.cold_start.recursive_examples import sample_second_rounds, solo_rounds
+from ops.training.cold_start.sampling import PrecachedResponse, WorkflowSampler, load_subtasks
 from ops.workflow.grammar import Workflow
-from ops.workflow.play import next_messages
-from ops.workflow.prompt import with_unknown_words
+from ops.workflow.play import build_next_round_messages
+from ops.workflow.prompt import mask_words
 from ops.workflow.team import Team
 
 
@@ -34,18 +34,19 @@ async def sample_examples(
     settings: ColdStart,
     count: int,
     on_progress: Callable[[int, int, str], None] | None = None,
-    held_out: Collection[str] = (),
-    taught: Mapping[str, Sequence[Workflow]] = MappingProxyType({}),
+    excluded_keys: Collection[str] = (),
+    teacher_workflows: Mapping[str, Sequence[Workflow]] = MappingProxyType({}),
 ) -> list[SftExample]:
-    """Return `count` pairs for the problems of the mix except the keys `held_out`, deterministic in the recipe's seed.
+    """Return `count` pairs for the problems of the mix except the keys `excluded_keys`, deterministic in the recipe's
+    seed.
 
-    `taught`: key → workflows of a teacher, which come before those that are tried here. `settings.recursive_share` of
-    the pairs are recursive rounds, `settings.parts_share` of the others offer a subset of the team. Raises `DataError`
-    if the mix or the responses are missing, `OverBudget` and `ConfigError`.
+    `teacher_workflows`: key → workflows of a teacher, which come before those that are tried here.
+    `settings.recursive_share` of the pairs are recursive rounds, `settings.parts_share` of the others offer a subset of
+    the team. Raises `DataError` if the mix or the responses are missing, `OverBudget` and `ConfigError`.
     """
     workspace = setup.workspace
     mix = read_problems(workspace.data / "training_mix.jsonl")
-    problems = {problem.key: problem for problem in mix if problem.key not in held_out}
+    problems = {problem.key: problem for problem in mix if problem.key not in excluded_keys}
     responses = [
         row
         for row in read_graded_responses(workspace.data / "responses")
@@ -54,7 +55,9 @@ async def sample_examples(
     sampler = WorkflowSampler(
         team.names,
         [
-            Precached(row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1)
+            PrecachedResponse(
+                row.worker, row.problem_key, problems[row.problem_key].subject, row.response.text, row.score >= 1
+            )
             for row in responses
         ],
         load_subtasks(workspace.texts / "cold_start" / "subtasks.yaml") if team.prompting.subtasks else (),
@@ -63,38 +66,38 @@ async def sample_examples(
         access=team.prompting.access,
         seed=setup.recipe.seed,
     )
-    rounds = list(alone(responses, team.names))
-    sampler.learn(taught)
+    rounds = list(solo_rounds(responses, team.names))
+    sampler.add_explored(teacher_workflows)
     if settings.attempts:
 
         def tried(done: int, total: int) -> None:
             if on_progress is not None:
                 on_progress(done, total, "workflows tried")
 
-        explored = await explore(list(problems.values()), sampler, settings.attempts, team, tried)
-        keys = dict.fromkeys([*taught, *explored.taught])
-        sampler.learn({key: [*taught.get(key, ()), *explored.taught.get(key, ())] for key in keys})
+        explored = await explore_workflows(list(problems.values()), sampler, settings.attempts, team, tried)
+        keys = dict.fromkeys([*teacher_workflows, *explored.workflows])
+        sampler.add_explored({key: [*teacher_workflows.get(key, ()), *explored.workflows.get(key, ())] for key in keys})
         rounds += explored.rounds
     if settings.recursive_share and not rounds:
         what = "has no answer to a problem of the mix, which cold_start.recursive_share needs"
         raise DataError(workspace.data / "responses", "", what, "Precache, or set it to 0")
     recursive, adaptive, random = setup.recipe.recursive, setup.recipe.adaptive, Random(f"{setup.recipe.seed} lessons")
     limits = recursive.limits if recursive is not None else RoundLimits()
-    first = sampler.stream(list(problems.values()))
-    second = second_rounds(problems, rounds, sampler, setup.recipe.seed)
+    first = sampler.sample_endlessly(list(problems.values()))
+    second = sample_second_rounds(problems, rounds, sampler, setup.recipe.seed)
     examples: list[SftExample] = []
     for number in range(count):
         if random.random() < settings.recursive_share:
             problem, before, workflow = next(second)
-            prompt = next_messages(team, problem, before.workflow.render(), before.answer, limits)
+            prompt = build_next_round_messages(team, problem, before.workflow.render(), before.answer, limits)
         else:
             problem, workflow = next(first)
-            asked = with_unknown_words(problem, team.prompting.unknown_words, f"{setup.recipe.seed} {number}")
-            prompt = team.messages(asked)
+            asked = mask_words(problem, team.prompting.unknown_words, f"{setup.recipe.seed} {number}")
+            prompt = team.build_messages(asked)
             if adaptive is not None and settings.parts_share and random.random() < settings.parts_share:
                 part = adaptive.drawn(len(team.workers), setup.recipe.seed, problem.key, number)
-                prompt = team.offering(part, renumbered=adaptive.reshuffle).messages(asked)
-                workflow = sampler.draw(problem, part)
+                prompt = team.restrict_to(part, renumbered=adaptive.reshuffle).build_messages(asked)
+                workflow = sampler.sample_workflow(problem, part)
                 workflow = workflow.renumbered(part) if adaptive.reshuffle else workflow
         examples.append({"prompt": prompt, "completion": [{"role": "assistant", "content": workflow.render()}]})
     return examples

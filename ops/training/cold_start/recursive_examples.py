@@ -15,23 +15,23 @@ from ops.core.response_rows import ResponseRow
 from ops.training.cold_start.sampling import WorkflowSampler
 from ops.workflow.grammar import Workflow
 
-KEEP = Workflow(())
+KEEP_ANSWER = Workflow(())
 """Three empty lists."""
-DRAWS = 8
+MAX_DRAWS = 8
 """Maximum number of draws for a workflow that differs from the tried one."""
 
 
 class FirstRound(NamedTuple):
     """A workflow that was executed for a problem, and its final response."""
 
-    problem: str
+    problem_key: str
     """The problem's key."""
     workflow: Workflow
     answer: str
-    right: bool
+    is_right: bool
 
 
-def alone(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[FirstRound]:
+def solo_rounds(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[FirstRound]:
     """Return the precached answers of the offered workers as workflows of one plain step; blank responses are
     omitted."""
     ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
@@ -41,7 +41,7 @@ def alone(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[
             yield FirstRound(row.problem_key, workflow, row.response.text, row.score >= 1.0)
 
 
-def second_rounds(
+def sample_second_rounds(
     problems: Mapping[str, Problem], rounds: Iterable[FirstRound], sampler: WorkflowSampler, seed: int
 ) -> Iterator[tuple[Problem, FirstRound, Workflow]]:
     """Give first rounds in random order, each with its continuation, without end; nothing if there are none.
@@ -52,15 +52,15 @@ def second_rounds(
     random = Random(f"{seed} rounds")
     tried: dict[bool, dict[str, list[FirstRound]]] = {}
     for round_ in rounds:
-        tried.setdefault(round_.right, defaultdict(list))[round_.problem].append(round_)
+        tried.setdefault(round_.is_right, defaultdict(list))[round_.problem_key].append(round_)
     outcomes = [(right, list(by_problem)) for right, by_problem in sorted(tried.items())]
     while outcomes:
         right, keys = random.choice(outcomes)
         problem = problems[random.choice(keys)]
         before = random.choice(tried[right][problem.key])
-        yield problem, before, KEEP if right else _another(before.workflow, problem, sampler)
+        yield problem, before, KEEP_ANSWER if right else _draw_another(before.workflow, problem, sampler)
 
 
-def _another(workflow: Workflow, problem: Problem, sampler: WorkflowSampler) -> Workflow:
-    drawn = (sampler.draw(problem) for _ in range(DRAWS))
-    return next((each for each in drawn if each != workflow), None) or sampler.vary(workflow, problem)
+def _draw_another(workflow: Workflow, problem: Problem, sampler: WorkflowSampler) -> Workflow:
+    drawn = (sampler.sample_workflow(problem) for _ in range(MAX_DRAWS))
+    return next((each for each in drawn if each != workflow), None) or sampler.vary_workflow(workflow, problem)

@@ -23,14 +23,14 @@ from trl import SFTConfig, SFTTrainer
 from ops.config import ColdStart, Lora, ScratchPolicy
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.tokenizer import train_tokenizer
-from ops.training.run.allocator import reused_memory
-from ops.workflow.controls import plain_messages
+from ops.training.run.allocator import reuse_freed_memory
+from ops.workflow.controls import escape_messages
 
-WINDOW = 16
+BUCKET_BATCHES = 16
 """Number of batches among which examples are sorted by length."""
 
 
-class Fitted(NamedTuple):
+class FineTuningResult(NamedTuple):
     """Facts of a finished fine-tuning."""
 
     losses: list[float]
@@ -39,7 +39,7 @@ class Fitted(NamedTuple):
     """Tokens of all examples, prompts included."""
 
 
-def scratch_model(
+def build_scratch_model(
     settings: ScratchPolicy, examples: Sequence[SftExample], seed: int
 ) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
     """Make an untrained Qwen2-architecture model and a tokenizer trained on the examples."""
@@ -64,30 +64,30 @@ def scratch_model(
     return Qwen2ForCausalLM(config), tokenizer
 
 
-def bucketed(examples: Sequence[SftExample], batch: int, seed: int) -> list[SftExample]:
+def bucket_by_length(examples: Sequence[SftExample], batch: int, seed: int) -> list[SftExample]:
     """Return the examples in batches of similar length, with the batches in random order: less padding, no trend.
 
     (Trainer's own `group_by_length` repeatedly goes from long to short, which learns worse.)
     """
     random, batches = Random(seed), []
-    for start in range(0, len(examples), WINDOW * batch):
-        window = sorted(examples[start : start + WINDOW * batch], key=_length)
+    for start in range(0, len(examples), BUCKET_BATCHES * batch):
+        window = sorted(examples[start : start + BUCKET_BATCHES * batch], key=_count_characters)
         cut = [window[i : i + batch] for i in range(0, len(window), batch)]
         random.shuffle(cut)
         batches += cut
     return [example for group in batches for example in group]
 
 
-def _plain(tokenizer: PreTrainedTokenizerBase, example: SftExample) -> SftExample:
-    prompt, completion = (plain_messages(tokenizer, part) for part in (example["prompt"], example["completion"]))
+def _escape_example(tokenizer: PreTrainedTokenizerBase, example: SftExample) -> SftExample:
+    prompt, completion = (escape_messages(tokenizer, part) for part in (example["prompt"], example["completion"]))
     return {"prompt": prompt, "completion": completion}
 
 
-def _length(example: SftExample) -> int:
+def _count_characters(example: SftExample) -> int:
     return sum(len(message["content"]) for message in (*example["prompt"], *example["completion"]))
 
 
-def fit(
+def fine_tune(
     model: Any,
     tokenizer: PreTrainedTokenizerBase,
     examples: Sequence[SftExample],
@@ -97,14 +97,14 @@ def fit(
     *,
     autocast: bool = False,
     checkpointing: bool = False,
-) -> Fitted:
+) -> FineTuningResult:
     """Train `model` on the completions only: all of its weights, or low-rank updates that are merged into them.
 
     A control token of the chat template that occurs in an example's text is learnt as plain text. `autocast`: compute
     in bfloat16. `checkpointing`: keep only the input of each block, and recompute the rest.
     """
     micro_batch = settings.micro_batch or settings.batch
-    rows = [_plain(tokenizer, example) for example in bucketed(examples, settings.batch, seed)]
+    rows = [_escape_example(tokenizer, example) for example in bucket_by_length(examples, settings.batch, seed)]
     losses: list[float] = []
     with TemporaryDirectory() as scratch:
         args = SFTConfig(
@@ -134,20 +134,20 @@ def fit(
             args=args,
             train_dataset=Dataset.from_list(rows),
             processing_class=tokenizer,
-            callbacks=[_Report(losses, on_progress)],
-            peft_config=_adapter(settings.lora),
+            callbacks=[_ProgressReport(losses, on_progress)],
+            peft_config=_lora_config(settings.lora),
         )
         trainer.remove_callback(PrinterCallback)
-        with reused_memory():
+        with reuse_freed_memory():
             trainer.train()
     # Without accelerate's autocast around its `forward`.
     trained = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     if settings.lora is not None:
         trained.merge_and_unload()  # into `model`
-    return Fitted(losses, sum(map(len, trainer.train_dataset["input_ids"])))
+    return FineTuningResult(losses, sum(map(len, trainer.train_dataset["input_ids"])))
 
 
-def _adapter(settings: Lora | None) -> LoraConfig | None:
+def _lora_config(settings: Lora | None) -> LoraConfig | None:
     if settings is None:
         return None
     return LoraConfig(
@@ -155,7 +155,7 @@ def _adapter(settings: Lora | None) -> LoraConfig | None:
     )  # fmt: skip
 
 
-class _Report(TrainerCallback):  # type: ignore[misc]
+class _ProgressReport(TrainerCallback):  # type: ignore[misc]
     def __init__(self, losses: list[float], on_progress: Callable[[int, int, str], None] | None) -> None:
         self._losses, self._on_progress = losses, on_progress
 

@@ -16,7 +16,7 @@ from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 
 
-class Taught(NamedTuple):
+class TeacherWorkflows(NamedTuple):
     """The teacher's workflows that answered right."""
 
     workflows: Mapping[str, Sequence[Workflow]]
@@ -28,17 +28,17 @@ class Taught(NamedTuple):
     """What all of them cost, writing included; calls from the cache at what they once cost."""
 
 
-NOTHING_TAUGHT = Taught({})
+NO_TEACHER_WORKFLOWS = TeacherWorkflows({})
 
 
-async def taught(
+async def collect_teacher_workflows(
     setup: Setup,
     card: PolicyCard,
     teacher: Teacher,
     problems: Sequence[Problem],
     client: Client,
     on_progress: Callable[[int, int, str], None] | None = None,
-) -> Taught:
+) -> TeacherWorkflows:
     """Let the teacher write `teacher.samples` workflows for each problem, execute them, and keep those that answer
     right.
 
@@ -46,7 +46,7 @@ async def taught(
     workers cannot be reached teaches nothing. Raises `OverBudget` and `ConfigError`; answers so far are in the
     response cache.
     """
-    team = teachers_team(setup, card, client)
+    team = build_teacher_team(setup, card, client)
     own = card.model_copy(update={"untrained": teacher.policy, "prompting": team.prompting})
     policy = teacher.policy
     conductor = PromptedConductor(own, policy) if isinstance(policy, PromptedPolicy) else StaticConductor(own, policy)
@@ -63,14 +63,14 @@ async def taught(
     keyed = {(problem.benchmark, problem.id): problem.key for problem in problems}
     workflows: dict[str, dict[Workflow, None]] = {}
     for row in sorted((row for row in rows if row.correct), key=lambda row: row.cost_usd):
-        workflow = team.read(row.completion).workflow
+        workflow = team.parse(row.completion).workflow
         if workflow is not None:
             workflows.setdefault(keyed[row.benchmark, row.problem_id], {})[workflow] = None
     found = {key: list(each) for key, each in workflows.items()}
-    return Taught(found, len(rows), sum(row.correct for row in rows), sum(row.cost_usd for row in rows))
+    return TeacherWorkflows(found, len(rows), sum(row.correct for row in rows), sum(row.cost_usd for row in rows))
 
 
-def teachers_team(setup: Setup, card: PolicyCard, client: Client) -> Team:
+def build_teacher_team(setup: Setup, card: PolicyCard, client: Client) -> Team:
     """Return the policy's team with the prompt that explains the grammar."""
-    team = card.team(setup.pool, setup.workspace.texts, setup.recipe.execution, client)
+    team = card.build_team(setup.pool, setup.workspace.texts, setup.recipe.execution, client)
     return replace(team, prompting=team.prompting.model_copy(update={"style": "full"}))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ops.conductor.scratch_tokenizer import END, PAD, ROLES, TEMPLATE
+from ops.conductor.scratch_tokenizer import CHAT_TEMPLATE, END_TOKEN, PAD_TOKEN, ROLE_TOKENS
 
 _GRAMMAR = (
     "model_id = [",
@@ -33,12 +33,14 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary - len(_GRAMMAR),
-        special_tokens=[PAD, END, *ROLES],
+        special_tokens=[PAD_TOKEN, END_TOKEN, *ROLE_TOKENS],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_tokens(list(_GRAMMAR))
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, padding_side="left")
-    fast.chat_template = TEMPLATE
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=PAD_TOKEN, eos_token=END_TOKEN, padding_side="left"
+    )
+    fast.chat_template = CHAT_TEMPLATE
     return fast

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import TextWriter
-from ops.conductor.rollout import CUT_OFF
+from ops.conductor.rollout import CUT_OFF_RESULT
 from ops.config import ColdStart, Recipe, Settings
 from ops.core.digests import check_digest, replacing_with_digest
 from ops.core.errors import DataError, PodiumError
@@ -24,21 +24,21 @@ from ops.core.problem import Problem
 from ops.workflow.literals import FormatFailure
 from ops.workflow.team import Team
 
-FILE = "cold_start.json"
-BATCH = 32
+RECORD_FILE = "cold_start.json"
+VALIDATION_BATCH = 32
 """Number of workflows generated together."""
-SAMPLE = 64
+MAX_SAMPLE = 64
 """Maximum number of problems for the measurement if none are held out."""
-REASONS = 3
+MAX_REASONS = 3
 """Number of failure reasons in a message."""
-_MADE_AGAIN = "Give `podium run RECIPE` with the policy's recipe, which makes it again"
+_RUN_AGAIN = "Give `podium run RECIPE` with the policy's recipe, which makes it again"
 
 
-class NotTaught(PodiumError):
+class TooFewValidWorkflows(PodiumError):
     """Too few completions of the policy are valid workflows for GRPO to start."""
 
 
-class Validity(Settings):
+class ValidationResult(Settings):
     """The number of valid workflows among completions."""
 
     problems: int
@@ -47,7 +47,7 @@ class Validity(Settings):
     """Failure (`ops.workflow.grammar.FormatFailure`) → completions, most frequent first."""
 
     drawn: dict[str, Any] = Field(default={})
-    """The sampling settings of the completions (`drawing`)."""
+    """The sampling settings of the completions (`sampling_settings`)."""
 
     @property
     def share(self) -> float:
@@ -55,7 +55,7 @@ class Validity(Settings):
         return self.valid / self.problems
 
     def __str__(self) -> str:
-        reasons = [f"{name} {count}" for name, count in list(self.failures.items())[:REASONS]]
+        reasons = [f"{name} {count}" for name, count in list(self.failures.items())[:MAX_REASONS]]
         failed = f"; the others: {', '.join(reasons)}" if reasons else ""
         return f"{self.valid} of {self.problems} completions are workflows ({self.share:.1%}){failed}"
 
@@ -79,23 +79,23 @@ class ColdStartRecord(Settings):
     teacher_right: int = 0
     teacher_usd: float = 0.0
     """What they cost, writing included."""
-    validation: Validity | None = None
+    validation: ValidationResult | None = None
     """The result of the validation; None if it was not requested."""
 
     @classmethod
     def read(cls, policy: Path) -> ColdStartRecord | None:
         """Read the record of the policy in a folder; None if there was no cold start. Raises `DataError`."""
-        file = policy / FILE
+        file = policy / RECORD_FILE
         try:
-            check_digest(file, _MADE_AGAIN, missing="accepted")
+            check_digest(file, _RUN_AGAIN, missing="accepted")
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise DataError(file, "", f"is not the record of a cold start ({error})", _MADE_AGAIN) from None
+            raise DataError(file, "", f"is not the record of a cold start ({error})", _RUN_AGAIN) from None
 
     def write(self, policy: Path) -> None:
-        with replacing_with_digest(policy / FILE) as temporary:
+        with replacing_with_digest(policy / RECORD_FILE) as temporary:
             temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
@@ -104,17 +104,17 @@ class ColdStartVerdict(Settings):
 
     passed: bool
     said: str
-    validity: Validity | None = None
+    validity: ValidationResult | None = None
 
 
-def drawing(recipe: Recipe) -> dict[str, Any]:
+def sampling_settings(recipe: Recipe) -> dict[str, Any]:
     """Return GRPO's sampling settings, on which the share of valid workflows depends."""
     grpo = recipe.grpo
     named = {"temperature": grpo.temperature, "max_completion_tokens": grpo.max_completion_tokens}
     return named | recipe.generation.model_dump()
 
 
-def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
+def held_out_problems(mix: Path, recipe: Recipe) -> list[Problem]:
     """Return the problems of the mix that are excluded from the cold start, drawn by the seed; none without validation.
 
     Raises `DataError` if the mix is missing, or if it would be held out completely.
@@ -129,53 +129,53 @@ def held_out(mix: Path, recipe: Recipe) -> list[Problem]:
     return Random(recipe.seed).sample(problems, count)
 
 
-def validated_on(data: Path, recipe: Recipe) -> list[Problem]:
+def validation_problems(data: Path, recipe: Recipe) -> list[Problem]:
     """Return the problems on which the policy's share of valid workflows is measured; empty if no share is required.
 
     These are the held-out problems if there are any; otherwise shortlisted problems outside the mix, or else problems
-    of the mix. Raises `DataError` as `held_out`.
+    of the mix. Raises `DataError` as `held_out_problems`.
     """
     settings, mix = recipe.cold_start, data / "training_mix.jsonl"
     if settings is None or settings.validation is not None or not settings.least_valid:
-        return held_out(mix, recipe)
+        return held_out_problems(mix, recipe)
     problems, shortlist = read_problems(mix), data / "shortlist.jsonl"
     taught = {problem.key for problem in problems}
     others = read_problems(shortlist) if shortlist.is_file() else []
     left = [problem for problem in others if problem.key not in taught]
-    return Random(recipe.seed).sample(left or problems, min(SAMPLE, len(left or problems)))
+    return Random(recipe.seed).sample(left or problems, min(MAX_SAMPLE, len(left or problems)))
 
 
-def validate(
+def measure_validity(
     conductor: TextWriter,
     problems: Sequence[Problem],
     team: Team,
     recipe: Recipe,
     on_progress: Callable[[int, int, str], None] | None = None,
-) -> Validity:
+) -> ValidationResult:
     """Write one workflow for each problem and parse it, both with the settings of GRPO; no worker is called.
 
     `on_progress(done, all, note)`. Raises `PromptTooLongError`.
     """
     failures: Counter[str] = Counter()
-    for start in range(0, len(problems), BATCH):
-        prompts = [team.messages(problem) for problem in problems[start : start + BATCH]]
+    for start in range(0, len(problems), VALIDATION_BATCH):
+        prompts = [team.build_messages(problem) for problem in problems[start : start + VALIDATION_BATCH]]
         for completion in conductor.complete(
             prompts,
             temperature=recipe.grpo.temperature,
             seed=recipe.seed + start,
             max_tokens=recipe.grpo.max_completion_tokens,
         ):
-            reading = team.read(completion.text) if completion.ended else CUT_OFF
+            reading = team.parse(completion.text) if completion.is_ended else CUT_OFF_RESULT
             if reading.workflow is None:
                 failures[str(reading.failure or FormatFailure.NO_ASSIGNMENT)] += 1
         if on_progress is not None:
-            on_progress(min(start + BATCH, len(problems)), len(problems), "workflows validated")
+            on_progress(min(start + VALIDATION_BATCH, len(problems)), len(problems), "workflows validated")
     valid = len(problems) - failures.total()
     counts = dict(failures.most_common())
-    return Validity(problems=len(problems), valid=valid, failures=counts, drawn=drawing(recipe))
+    return ValidationResult(problems=len(problems), valid=valid, failures=counts, drawn=sampling_settings(recipe))
 
 
-def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
+def assess_cold_start(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
     """Judge the policy's stored validation by `settings`, which may require none. Raises `DataError`."""
     if settings is None:
         return ColdStartVerdict(passed=True, said="the recipe has no cold start")
@@ -195,11 +195,11 @@ def verdict(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
     return ColdStartVerdict(passed=False, said=said, validity=seen)
 
 
-def check_taught(policy: Path, settings: ColdStart | None) -> None:
-    """Raise `NotTaught`, with the share, the commonest failures and the remedy, if GRPO may not start."""
-    found = verdict(policy, settings)
+def check_cold_start(policy: Path, settings: ColdStart | None) -> None:
+    """Raise `TooFewValidWorkflows`, with the share, the commonest failures and the remedy, if GRPO may not start."""
+    found = assess_cold_start(policy, settings)
     if not found.passed:
-        raise NotTaught(found.said)
+        raise TooFewValidWorkflows(found.said)
 
 
 def _remedy(failures: Mapping[str, int], settings: ColdStart) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 from dagster_pipes import open_dagster_pipes
 
 from ops.core.errors import ConfigError, PodiumError
-from ops.training.cold_start.validation import check_taught
-from ops.training.run.checkpoints import full_disk_reported, sound_checkpoint
-from ops.training.run.ending import ERROR
-from ops.training.run.processes import REQUESTS, silence, watch
-from ops.training.run.training_run import PLAN, RunPlan, RunResult, command
+from ops.training.cold_start.validation import check_cold_start
+from ops.training.run.checkpoints import find_intact_checkpoint, report_full_disk
+from ops.training.run.ending import ERROR_PREFIX
+from ops.training.run.processes import STOP_SIGNALS, silence_libraries, watch_parents
+from ops.training.run.training_run import PLAN_FILE, RunPlan, RunResult, build_training_command
 
 EXIT_ERROR = 1
 
@@ -30,26 +30,26 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
-    for number in REQUESTS:  # before the first step; a shell ignores SIGINT for background processes
+    for number in STOP_SIGNALS:  # before the first step; a shell ignores SIGINT for background processes
         signal.signal(number, signal.SIG_DFL)
-    watch()
+    watch_parents()
     # Dagster reads messages from one process, so only the first rank reports.
     first = os.environ.get("RANK", "0") == "0"
     with open_dagster_pipes() if first else nullcontext() as pipes:
         try:
             folder = arguments.run.resolve()
-            with full_disk_reported(folder):
-                result = train(folder)
+            with report_full_disk(folder):
+                result = train_run(folder)
                 if result is not None and pipes is not None:
                     pipes.report_asset_materialization(metadata=result.model_dump())
-                    report(result, folder)
+                    print_result(result, folder)
         except PodiumError as error:
-            print(f"{ERROR}{error}", file=sys.stderr)
+            print(f"{ERROR_PREFIX}{error}", file=sys.stderr)
             return EXIT_ERROR
     return 0
 
 
-def report(result: RunResult, folder: Path) -> None:
+def print_result(result: RunResult, folder: Path) -> None:
     """Print the run's result in one or two lines."""
     print(
         f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
@@ -59,22 +59,22 @@ def report(result: RunResult, folder: Path) -> None:
         print(result.stopped)
 
 
-def train(folder: Path) -> RunResult | None:
+def train_run(folder: Path) -> RunResult | None:
     """Return the run's result; None on ranks other than the first. Raises every kind of `PodiumError`."""
     plan = RunPlan.read(folder)
     if (done := RunResult.read(folder)) is not None:
         print(f"{folder.name} has finished already: {done.steps} steps")
         return done
     if plan.recipe.grpo.deepspeed is not None and os.environ.get("ACCELERATE_USE_DEEPSPEED") != "true":
-        remedy = "Start it with: " + shlex.join(command(plan, folder))
-        raise ConfigError(folder / PLAN, "recipe.grpo.deepspeed", "needs its launcher", remedy)
-    check_taught(plan.base_policy, plan.recipe.cold_start)
+        remedy = "Start it with: " + shlex.join(build_training_command(plan, folder))
+        raise ConfigError(folder / PLAN_FILE, "recipe.grpo.deepspeed", "needs its launcher", remedy)
+    check_cold_start(plan.base_policy, plan.recipe.cold_start)
     if plan.recipe.grpo.deepspeed is None:  # otherwise before the ranks start, which must agree
-        sound_checkpoint(folder)
-    silence()
-    from ops.training.grpo.trainer import run
+        find_intact_checkpoint(folder)
+    silence_libraries()
+    from ops.training.grpo.trainer import run_training
 
-    return run(plan, folder, lambda step, steps, note: print(f"step {step}/{steps} {note}", flush=True))
+    return run_training(plan, folder, lambda step, steps, note: print(f"step {step}/{steps} {note}", flush=True))
 
 
 if __name__ == "__main__":

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from trl import GRPOConfig
 
-from ops.conductor.policy import context_tokens
+from ops.conductor.policy import context_length
 from ops.config import Grpo
-from ops.training.rewards.outage import Patience
-from ops.training.rewards.reward import IMPATIENT
+from ops.training.rewards.outage import OutagePolicy
+from ops.training.rewards.reward import NO_WAITING
 from ops.training.run.checkpoints import CHECKPOINTS
 from ops.training.run.training_run import RunPlan
 
 
-def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
+def build_trl_config(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
     """Return TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages.
 
     `ends`: ids of the tokens at which vLLM stops, in addition to those in the model's files.
@@ -50,7 +50,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
         loss_type=grpo.loss,
         scale_rewards="group",
         shuffle_dataset=False,  # the data set is already in training order
-        **_machine(grpo, ends),
+        **_device_settings(grpo, ends),
         bf16=bf16 and (torch.cuda.is_available() or grpo.deepspeed is None),
         gradient_checkpointing=grpo.gradient_checkpointing,
         logging_steps=1,
@@ -65,7 +65,7 @@ def configuration(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPO
     return arguments
 
 
-def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
+def _device_settings(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
     """Return settings of generation and devices.
 
     Under DeepSpeed on CPUs neither `use_cpu` nor a `deepspeed` argument may be given, because either disables
@@ -91,14 +91,14 @@ def _machine(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
     return chosen
 
 
-def longest_sequence(grpo: Grpo, model: Any) -> int | None:
+def max_sequence_tokens(grpo: Grpo, model: Any) -> int | None:
     """Return the longest sequence of prompt and completion (tokens): the model's limit, or vLLM's if that is
     smaller."""
-    limits = [context_tokens(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
+    limits = [context_length(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def patience(plan: RunPlan) -> Patience:
+def build_outage_policy(plan: RunPlan) -> OutagePolicy:
     """Return how long a step waits for unreachable workers. In a rehearsal no worker recovers."""
     grpo = plan.recipe.grpo
-    return Patience(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else IMPATIENT
+    return OutagePolicy(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else NO_WAITING

@@ -14,16 +14,16 @@ from transformers import TrainerCallback
 from ops.core.atomic import write_text, written
 from ops.core.digests import SUFFIX, replacing_with_digest
 from ops.training.rewards.outage import Outage
-from ops.training.rewards.reward import StepStatistics, following, merged
+from ops.training.rewards.reward import StepStatistics, add_round, merge_ranks
 from ops.training.run.checkpoints import CheckpointDigests
-from ops.training.run.tracking import Tracking
+from ops.training.run.tracking import MlflowTracking
 from ops.training.run.training_run import RunResult
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 
-Report = Callable[[int, int, str], None]
+ReportProgress = Callable[[int, int, str], None]
 """Callback with the step, the last step, and the step's results."""
-WINDOW = 5
+REWARD_WINDOW = 5
 """Number of steps with a reward that "reward before" and "reward after" average."""
 _NO_REWARD = (
     "no rollout of the run had a reward, so that nothing was learnt: no worker was reached, or a rehearsal has none of "
@@ -31,13 +31,13 @@ _NO_REWARD = (
 )
 
 
-class Curve(TrainerCallback):  # type: ignore[misc]
+class TrainingCurve(TrainerCallback):  # type: ignore[misc]
     """One JSON line per step for all ranks together: reward, losses, outcome rates, worker use, times."""
 
     trainer: TimedTrainer
-    tracking: Tracking | None = None
+    tracking: MlflowTracking | None = None
 
-    def __init__(self, file: Path, report: Report) -> None:
+    def __init__(self, file: Path, report: ReportProgress) -> None:
         self._file, self._report = file, report
         self._statistics = StepStatistics()
         self.rows: list[dict[str, Any]] = []
@@ -50,20 +50,20 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         if checkpoint is not None and (copy := checkpoint / self._file.name).is_file():
             self.rows = [json.loads(line) for line in copy.read_text(encoding="utf-8").splitlines()]
         self._file.with_name(f"{self._file.name}{SUFFIX}").unlink(missing_ok=True)
-        write_text(self._file, self._text())
+        write_text(self._file, self._as_text())
 
     def finish(self) -> None:
         """Write the digests of the curve and of the last checkpoint."""
-        self._digests.complete()
+        self._digests.wait()
         with replacing_with_digest(self._file) as temporary:
-            temporary.write_text(self._text(), encoding="utf-8")
+            temporary.write_text(self._as_text(), encoding="utf-8")
 
-    def _text(self) -> str:
+    def _as_text(self) -> str:
         return "".join(json.dumps(row) + "\n" for row in self.rows)
 
-    def batch(self, statistics: StepStatistics) -> None:
+    def add_batch(self, statistics: StepStatistics) -> None:
         """Receive the results of this rank's reward function: once per step, or once per round."""
-        self._statistics = following(self._statistics, statistics)
+        self._statistics = add_round(self._statistics, statistics)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         self._began = time.perf_counter()
@@ -72,18 +72,18 @@ class Curve(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         if control is not None and control.should_save:
-            self._digests.complete()  # the save may remove the checkpoint whose digests are being written
+            self._digests.wait()  # the save may remove the checkpoint whose digests are being written
         if not logs or "reward" not in logs:
             return
         # On every rank: TRL has gathered `logs` over the ranks, but not the reward function's results.
-        landed = self.trainer.landed
+        landed = self.trainer.finished_rollouts
         own, waited = landed or (self._statistics, self._statistics.seconds)
         parts: list[tuple[StepStatistics, float, float]] = gather_object([
             (own, self.trainer.generation_seconds, waited)
         ])  # fmt: skip
         if not state.is_world_process_zero:
             return
-        statistics = merged([part for part, _, _ in parts])
+        statistics = merge_ranks([part for part, _, _ in parts])
         seconds = time.perf_counter() - self._began
         # The ranks wait for the slowest of them before they update.
         generation, workers = max(((writing, waiting) for _, writing, waiting in parts), key=sum)
@@ -94,15 +94,15 @@ class Curve(TrainerCallback):  # type: ignore[misc]
             "entropy": logs.get("entropy"),
             "zero_variance_groups": logs.get("frac_reward_zero_std"),
             "completion_tokens": logs.get("completions/mean_length"),
-            **statistics.values,
+            **statistics.metrics,
             "seconds": seconds,
             "seconds/workers": workers,
             **({"seconds/hidden": max(0.0, statistics.seconds - workers)} if landed else {}),
             "seconds/generation": generation,
             "seconds/update": seconds - generation - workers,
-            "use": statistics.use,
+            "use": statistics.worker_use,
             "outcomes": statistics.outcomes,
-            "top_patterns": statistics.patterns,
+            "top_patterns": statistics.top_patterns,
             "every_pattern": dict(statistics.every_pattern.most_common()),
             "sample": statistics.sample,
         }
@@ -110,7 +110,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         with written(self._file), self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         if self.tracking is not None:
-            self.tracking.step(logs, row)
+            self.tracking.log_step(logs, row)
         reward = "none" if row["reward"] is None else f"{row['reward']:.3f}"
         note = f"reward {reward} right {row['share/right']:.2f} steps {row['steps']:.2f} {seconds:.1f} s"
         self._report(state.global_step, state.max_steps, note)
@@ -118,12 +118,12 @@ class Curve(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            write_text(checkpoint / self._file.name, self._text())
-            self._digests.begin(checkpoint)
+            write_text(checkpoint / self._file.name, self._as_text())
+            self._digests.start_writing(checkpoint)
         if self.tracking is not None:
-            self.tracking.checkpoint(state.global_step)
+            self.tracking.log_checkpoint(state.global_step)
 
-    def result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
+    def build_result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
         """Return the run's results over all attempts; `counts` of each rank's client are those of the last attempt.
 
         Raises `Outage` if no step had a reward.
@@ -131,7 +131,7 @@ class Curve(TrainerCallback):  # type: ignore[misc]
         rewards = [row["reward"] for row in self.rows if row["reward"] is not None]
         if not rewards:
             raise Outage(_NO_REWARD)
-        window = min(WINDOW, len(rewards))
+        window = min(REWARD_WINDOW, len(rewards))
         return RunResult(
             steps=len(self.rows),
             reward_before=sum(rewards[:window]) / window,

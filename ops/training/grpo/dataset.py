@@ -13,22 +13,22 @@ from typing import Any
 import torch
 from datasets import Dataset
 
-from ops.conductor.policy import chat_tokens
+from ops.conductor.policy import count_chat_tokens
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.training.run.training_run import RunPlan
 from ops.training.step.questions import Row
-from ops.workflow.controls import plain_messages
-from ops.workflow.prompt import check_length, with_unknown_words
+from ops.workflow.controls import escape_messages
+from ops.workflow.prompt import check_prompt_length, mask_words
 from ops.workflow.team import Team
 
 
-def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, int], Row]) -> Dataset:
+def build_dataset(plan: RunPlan, problems: Sequence[Problem], build_row: Callable[[Problem, int], Row]) -> Dataset:
     """Return one row per question: its prompt in chat form, its key for the reward, its epoch, and in the adaptive
     stage the offered ordinals.
 
-    Every epoch has its own random order. Raises the errors of `row`, and `DataError` for fewer problems than a step
-    needs.
+    Every epoch has its own random order. Raises the errors of `build_row`, and `DataError` for fewer problems than a
+    step needs.
     """
     grpo, seed = plan.recipe.grpo, plan.recipe.seed
     size = grpo.questions_per_step
@@ -38,21 +38,23 @@ def dataset(plan: RunPlan, problems: Sequence[Problem], row: Callable[[Problem, 
         raise DataError(plan.problems, "", held, f"Ask fewer at a step ({stage}.questions_per_step)")
     asked: list[Row] = []
     generator = torch.Generator().manual_seed(seed)
-    for epoch, steps in epochs(len(problems), size, grpo.steps):
-        rows = [row(problem, epoch) for problem in problems]
+    for epoch, steps in split_into_epochs(len(problems), size, grpo.steps):
+        rows = [build_row(problem, epoch) for problem in problems]
         rows = [rows[place] for place in torch.randperm(len(rows), generator=generator).tolist()]
         asked += rows[: steps * size]
     return Dataset.from_list(asked)
 
 
-def epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple[int, int]]:
+def split_into_epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple[int, int]]:
     """Give (epoch, its steps) for `steps` in total; an incomplete last step is dropped."""
     whole = problems // questions_per_step
     for epoch, done in enumerate(range(0, steps, whole)):
         yield epoch, min(whole, steps - done)
 
 
-def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = None) -> Callable[[Problem, int], Row]:
+def build_row_maker(
+    plan: RunPlan, team: Team, tokenizer: Any, context: int | None = None
+) -> Callable[[Problem, int], Row]:
     """Return a function that makes a problem's row in an epoch.
 
     The function raises `PromptTooLongError` for a prompt that leaves no room for a completion in `context` tokens.
@@ -64,12 +66,14 @@ def row_maker(plan: RunPlan, team: Team, tokenizer: Any, context: int | None = N
         if adaptive is not None:
             there = tuple(team.ordinals)
             ordinals = [there[i] for i in adaptive.offered(len(there), plan.recipe.seed, problem.key, epoch)]
-            shown = team.offering(ordinals, renumbered=adaptive.reshuffle)
+            shown = team.restrict_to(ordinals, renumbered=adaptive.reshuffle)
             more = {"offered": ordinals}
-        asked = with_unknown_words(problem, team.prompting.unknown_words, f"{plan.recipe.seed} {epoch}")
-        messages = shown.messages(asked)
+        asked = mask_words(problem, team.prompting.unknown_words, f"{plan.recipe.seed} {epoch}")
+        messages = shown.build_messages(asked)
         if context is not None:
-            check_length(messages, problem, partial(chat_tokens, tokenizer), context - grpo.max_completion_tokens)
-        return {"prompt": plain_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}
+            check_prompt_length(
+                messages, problem, partial(count_chat_tokens, tokenizer), context - grpo.max_completion_tokens
+            )
+        return {"prompt": escape_messages(tokenizer, messages), "problem": problem.key, "epoch": epoch, **more}
 
     return row

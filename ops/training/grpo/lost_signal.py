@@ -9,9 +9,9 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 
-NEARLY_NONE = 0.05
+SILENT_SHARE = 0.05
 """Highest share of groups with different rewards in a step that counts as silent."""
-_MOST = 0.5
+_CAUSE_SHARE = 0.5
 """Share of a domain's rollouts from which an outcome is named as the cause."""
 _REMEDIES = {
     "right": "where nearly all is right there is nothing left to learn: keep this policy, or offer harder problems "
@@ -28,43 +28,43 @@ Row = Mapping[str, Any]
 """A line of `curve.jsonl`."""
 
 
-def silent_steps(rows: Sequence[Row]) -> int:
+def count_silent_steps(rows: Sequence[Row]) -> int:
     """Return the number of last consecutive steps (nearly) without groups of different rewards."""
     count = 0
     for row in reversed(rows):
         dead = row["zero_variance_groups"]
-        if dead is None or dead < 1 - NEARLY_NONE:
+        if dead is None or dead < 1 - SILENT_SHARE:
             break
         count += 1
     return count
 
 
-def diagnosis(rows: Sequence[Row], planned: int) -> str:
+def diagnose_lost_signal(rows: Sequence[Row], planned: int) -> str:
     """Return in one line what the last steps of a run of `planned` steps show by domain, and the remedy."""
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         for domain, counts in row["outcomes"].items():
             outcomes[domain].update(counts)
-    said = "; ".join(f"{domain} {_shares(counts)}" for domain, counts in sorted(outcomes.items()))
-    remedies = dict.fromkeys(_remedy(counts) for counts in outcomes.values())
+    said = "; ".join(f"{domain} {_format_shares(counts)}" for domain, counts in sorted(outcomes.items()))
+    remedies = dict.fromkeys(_choose_remedy(counts) for counts in outcomes.values())
     return (
         f"ended after step {rows[-1]['step']} of {planned}, for want of a signal: in the last {len(rows)} steps at "
-        f"most {NEARLY_NONE:.0%} of a step's groups had rewards that differ, and the others teach nothing. "
+        f"most {SILENT_SHARE:.0%} of a step's groups had rewards that differ, and the others teach nothing. "
         f"Rollouts by domain: {said}. What to do: {'; '.join(remedies)}"
     )
 
 
-def _shares(counts: Counter[str]) -> str:
+def _format_shares(counts: Counter[str]) -> str:
     return ", ".join(f"{count / counts.total():.0%} {name}" for name, count in counts.most_common() if count)
 
 
-def _remedy(counts: Counter[str]) -> str:
+def _choose_remedy(counts: Counter[str]) -> str:
     [(name, count)] = counts.most_common(1)
-    mixed = name in ("right", "wrong") and count < (1 - NEARLY_NONE) * counts.total()
-    return _VARIETY if mixed or count < _MOST * counts.total() else _REMEDIES[name]
+    mixed = name in ("right", "wrong") and count < (1 - SILENT_SHARE) * counts.total()
+    return _VARIETY if mixed or count < _CAUSE_SHARE * counts.total() else _REMEDIES[name]
 
 
-class SignalStop(TrainerCallback):  # type: ignore[misc]
+class LostSignalStop(TrainerCallback):  # type: ignore[misc]
     """Ends the training regularly after `steps` silent steps in a row.
 
     The first rank, which has the curve, decides for all. `reason` is empty until then, and on other ranks.
@@ -78,9 +78,9 @@ class SignalStop(TrainerCallback):  # type: ignore[misc]
         if not logs or "reward" not in logs:
             return
         rows = self._rows()
-        ends = [state.is_world_process_zero and silent_steps(rows) >= self._steps]
+        ends = [state.is_world_process_zero and count_silent_steps(rows) >= self._steps]
         broadcast_object_list(ends)
         if ends[0]:
             control.should_training_stop = True
             if state.is_world_process_zero:
-                self.reason = diagnosis(rows[-self._steps :], state.max_steps)
+                self.reason = diagnose_lost_signal(rows[-self._steps :], state.max_steps)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from ops.conductor.rollout import CUT_OFF, Rollout, roll_out
+from ops.conductor.rollout import CUT_OFF_RESULT, Rollout, execute_rollouts
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.training.run.ending import INVALID_FIRST_STEP
@@ -19,7 +19,7 @@ class InvalidFirstStep(PodiumError):
     """Most completions of the first step are invalid; the message has the share, the reasons and the remedy."""
 
 
-class FirstStep:
+class FirstStepCheck:
     """A check of the first batch of completions only; each of several ranks checks its own part.
 
     A champion generates valid workflows. If it does not in the first step of fine-tuning, its prompt contains something
@@ -28,16 +28,16 @@ class FirstStep:
     """
 
     def __init__(self, max_invalid: float, recipe: str, seed: int) -> None:
-        self._max_invalid, self._anew = max_invalid, f"podium run {recipe} --seed {seed}"
-        self._judged = False
+        self._max_invalid, self._restart_command = max_invalid, f"podium run {recipe} --seed {seed}"
+        self._checked = False
 
     def check(self, texts: Sequence[str], teams: Sequence[Team], cut_off: Collection[int] = ()) -> None:
         """Parse every completion as for execution. Raises `InvalidFirstStep` if too many are invalid."""
-        if self._judged:
+        if self._checked:
             return
-        self._judged = True
+        self._checked = True
         written = enumerate(zip(texts, teams, strict=True))
-        parsed = [CUT_OFF if i in cut_off else team.read(text) for i, (text, team) in written]
+        parsed = [CUT_OFF_RESULT if i in cut_off else team.parse(text) for i, (text, team) in written]
         failures = Counter(str(reading.failure) for reading in parsed if reading.failure)
         share = failures.total() / max(1, len(parsed))
         if share > self._max_invalid:
@@ -46,7 +46,7 @@ class FirstStep:
                 f"{INVALID_FIRST_STEP}, before a worker was asked: {failures.total()} of its {len(parsed)} "
                 f"completions ({share:.0%}) are no workflow ({causes}), and "
                 f"guards.max_invalid_first_step allows {self._max_invalid:.0%}. The champion that it starts from "
-                f"does not understand this prompt. Train from the start: `{self._anew}`"
+                f"does not understand this prompt. Train from the start: `{self._restart_command}`"
             )
 
 
@@ -61,7 +61,7 @@ class Outage(PodiumError):
 
 
 @dataclass(frozen=True)
-class Patience:
+class OutagePolicy:
     """The conditions and the duration of a wait: `max_unscorable` and `outage_s` of `Grpo`. `sleep` takes seconds."""
 
     max_unscorable: float
@@ -69,49 +69,50 @@ class Patience:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-async def roll_out_patiently(
+async def execute_rollouts_with_retries(
     texts: Sequence[str],
     problems: Sequence[Problem],
     team: Team | Sequence[Team],
-    patience: Patience,
+    outage_policy: OutagePolicy,
     *,
     sample: int | Sequence[int] = 0,
     cut_off: Collection[int] = (),
-    after: Sequence[Rollout | None] | None = None,
+    previous: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
-    """Run `roll_out`, and repeat the unscorable rollouts after increasing pauses while there are more than permitted.
+    """Run `execute_rollouts`, and repeat the unscorable rollouts after increasing pauses while there are more than
+    permitted.
 
     After a pause they are repeated as long as their number falls. Answers so far are in the cache and are not paid for
-    again. Raises `Outage` when the pauses add up to `patience.total_s`, and the errors of `roll_out`.
+    again. Raises `Outage` when the pauses add up to `outage_policy.total_s`, and the errors of `execute_rollouts`.
     """
     teams = [team] * len(texts) if isinstance(team, Team) else team
     samples = [sample] * len(texts) if isinstance(sample, int) else sample
-    earlier = [None] * len(texts) if after is None else after
-    rollouts = await roll_out(texts, problems, teams, sample=samples, cut_off=cut_off, after=earlier)
+    earlier = [None] * len(texts) if previous is None else previous
+    rollouts = await execute_rollouts(texts, problems, teams, sample=samples, cut_off=cut_off, previous=earlier)
     pause, waited = FIRST_PAUSE_S, 0.0
-    while len(away := _unscorable(rollouts)) > patience.max_unscorable * len(rollouts):
-        share, who = len(away) / len(rollouts), _who(rollouts)
-        if waited >= patience.total_s:
+    while len(away := _find_unscorable(rollouts)) > outage_policy.max_unscorable * len(rollouts):
+        share, who = len(away) / len(rollouts), _describe_unreachable(rollouts)
+        if waited >= outage_policy.total_s:
             raise Outage(
                 f"{share:.0%} of the step's rollouts have no reward after {waited / 60:.0f} minutes of waiting "
-                f"(grpo.max_unscorable allows {patience.max_unscorable:.0%}): {who}. When the workers are back, "
+                f"(grpo.max_unscorable allows {outage_policy.max_unscorable:.0%}): {who}. When the workers are back, "
                 "the same command goes on from the last checkpoint"
             )
-        pause = min(pause, LONGEST_PAUSE_S, patience.total_s - waited)
+        pause = min(pause, LONGEST_PAUSE_S, outage_policy.total_s - waited)
         _log.warning("%.0f%% of the step's rollouts have no reward: %s; again in %.0f s", 100 * share, who, pause)
-        await patience.sleep(pause)
+        await outage_policy.sleep(pause)
         waited, pause = waited + pause, 2 * pause
         while away:  # one call is let through as a probe of a failed worker; after its recovery, the other calls follow
-            again = await roll_out(
+            again = await execute_rollouts(
                 [texts[i] for i in away],
                 [problems[i] for i in away],
                 [teams[i] for i in away],
                 sample=[samples[i] for i in away],
-                after=[earlier[i] for i in away],
+                previous=[earlier[i] for i in away],
             )
             for index, rollout in zip(away, again, strict=True):
                 rollouts[index] = rollout
-            before, away = away, _unscorable(rollouts)
+            before, away = away, _find_unscorable(rollouts)
             if len(away) == len(before):
                 break
     if waited:
@@ -119,11 +120,11 @@ async def roll_out_patiently(
     return rollouts
 
 
-def _unscorable(rollouts: Sequence[Rollout]) -> list[int]:
+def _find_unscorable(rollouts: Sequence[Rollout]) -> list[int]:
     return [index for index, rollout in enumerate(rollouts) if rollout.reward is None]
 
 
-def _who(rollouts: Sequence[Rollout]) -> str:
+def _describe_unreachable(rollouts: Sequence[Rollout]) -> str:
     """Return the workers that did not answer, and the last error of the worker that failed most often."""
     failed = [
         step

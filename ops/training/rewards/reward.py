@@ -14,15 +14,15 @@ from typing import Any, Literal, NamedTuple
 from ops.conductor.rollout import REWARDS, Rollout
 from ops.config import Grpo
 from ops.core.problem import Problem
-from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
-from ops.training.rewards.reward_term import contributions
-from ops.workflow.strategy import SHAPES, diversity, pattern, shape, use
+from ops.training.rewards.outage import FirstStepCheck, OutagePolicy, execute_rollouts_with_retries
+from ops.training.rewards.reward_term import weigh_terms
+from ops.workflow.strategy import SHAPES, classify_shape, count_worker_use, measure_diversity, workflow_pattern
 from ops.workflow.team import Team
 
-FIRST, SECOND = "round_1", "round_2"
+FIRST_ROUND, SECOND_ROUND = "round_1", "round_2"
 
 
-def counted(rollouts: Sequence[Rollout]) -> Counter[str]:
+def count_rounds(rollouts: Sequence[Rollout]) -> Counter[str]:
     """Count first and recursive rounds (`round_1`, `round_2`), the correct ones of each, and the recursive ones'
     behaviour.
 
@@ -31,7 +31,7 @@ def counted(rollouts: Sequence[Rollout]) -> Counter[str]:
     """
     counts = Counter[str]()
     for rollout in rollouts:
-        before, name = rollout.after, FIRST if rollout.after is None else SECOND
+        before, name = rollout.previous, FIRST_ROUND if rollout.previous is None else SECOND_ROUND
         counts[name] += 1
         counts[f"{name}/right"] += rollout.outcome == "right"
         if before is None:
@@ -39,19 +39,19 @@ def counted(rollouts: Sequence[Rollout]) -> Counter[str]:
         workflow = rollout.parsed.workflow
         kept = workflow is not None and workflow.is_empty
         counts[f"{name}/kept"] += kept
-        counts[f"{name}/loops"] += rollout.keeps and not kept
+        counts[f"{name}/loops"] += rollout.has_kept_answer and not kept
         counts[f"{name}/to_right"] += (before.outcome, rollout.outcome) == ("wrong", "right")
         counts[f"{name}/to_wrong"] += (before.outcome, rollout.outcome) == ("right", "wrong")
     return counts
 
 
-def shares(counts: Mapping[str, int]) -> dict[str, float]:
+def round_shares(counts: Mapping[str, int]) -> dict[str, float]:
     """Return each count as a share of its round's rollouts, and the number of recursive rounds; empty without
     rounds."""
     if not counts:
         return {}
     of_rounds = {name: count / counts[name.partition("/")[0]] for name, count in counts.items() if "/" in name}
-    return {f"{SECOND}/rollouts": counts.get(SECOND, 0), **of_rounds}
+    return {f"{SECOND_ROUND}/rollouts": counts.get(SECOND_ROUND, 0), **of_rounds}
 
 
 class WorkerSamples(NamedTuple):
@@ -62,11 +62,11 @@ class WorkerSamples(NamedTuple):
     rank: int = 0
 
     @classmethod
-    def wanted(cls, grpo: Grpo) -> WorkerSamples:
+    def from_settings(cls, grpo: Grpo) -> WorkerSamples:
         """Make the `WorkerSamples` of this process from the settings."""
         return cls(grpo.worker_samples, grpo.rollouts_per_question, int(os.environ.get("RANK", "0")))
 
-    def of(self, epoch: int, places: Iterable[int], rows: int | None = None) -> list[int]:
+    def sample_indices(self, epoch: int, places: Iterable[int], rows: int | None = None) -> list[int]:
         """Return the sample indices of the rollouts at these places
         of this process's `rows` (None: these are all of them).
 
@@ -80,13 +80,13 @@ class WorkerSamples(NamedTuple):
         return [epoch * self.group + (before + place) % self.group for place in here]
 
 
-ONE = WorkerSamples()
+ONE_SAMPLE = WorkerSamples()
 """One answer per prompt in all epochs."""
 
 
-TOP = 10
+TOP_PATTERNS = 10
 """Number of patterns in a step's statistics."""
-IMPATIENT = Patience(max_unscorable=1.0, total_s=0.0)
+NO_WAITING = OutagePolicy(max_unscorable=1.0, total_s=0.0)
 """Accepts a step even if every worker is unreachable."""
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
 
@@ -99,7 +99,7 @@ class StepStatistics:
     counts: Counter[str] = field(default_factory=Counter)
     """Rollouts by outcome (`share/…`), way to fail (`invalid/…`) and strategy (`shape/…`)."""
     every_pattern: Counter[str] = field(default_factory=Counter)
-    """Pattern (`ops.workflow.strategy.pattern`) → rollouts."""
+    """Pattern (`ops.workflow.strategy.workflow_pattern`) → rollouts."""
     planned_steps: int = 0
     """Share of all well-formed workflows."""
     calls: int = 0
@@ -114,8 +114,8 @@ class StepStatistics:
     terms: dict[str, float] = field(default_factory=dict)
     """Reward term → its contribution to the rewards of the scorable rollouts."""
     rounds: Counter[str] = field(default_factory=Counter)
-    """Behaviour of first and recursive rounds (`round_counts.counted`); empty with one round."""
-    use: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Behaviour of first and recursive rounds (`round_counts.count_rounds`); empty with one round."""
+    worker_use: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → worker → number of its steps."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
     """Domain → outcome → rollouts."""
@@ -123,18 +123,18 @@ class StepStatistics:
     """The text of a workflow whose answer was right."""
 
     @property
-    def patterns(self) -> dict[str, int]:
+    def top_patterns(self) -> dict[str, int]:
         """Return the most frequent patterns → rollouts."""
-        return dict(self.every_pattern.most_common(TOP))
+        return dict(self.every_pattern.most_common(TOP_PATTERNS))
 
     @property
-    def values(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return one number per name: counts, shares of the rollouts in [0, 1], USD, seconds.
 
-        `right_if_valid` is the share of correct answers among those of valid workflows, `diversity` the entropy of the
-        patterns in bits, `term/…` the mean contribution of a reward term to a scorable rollout.
+        `right_if_valid` is the share of correct answers among those of valid workflows, `measure_diversity` the entropy
+        of the patterns in bits, `term/…` the mean contribution of a reward term to a scorable rollout.
         """
-        patterns, entropy = diversity(self.every_pattern.elements())
+        patterns, entropy = measure_diversity(self.every_pattern.elements())
         graded = self.counts["share/right"] + self.counts["share/wrong"]
         return {
             "rollouts": self.rollouts,
@@ -149,11 +149,11 @@ class StepStatistics:
             "cost_usd": self.cost_usd,
             "seconds/workers": self.seconds,
             **{f"term/{name}": total / max(1, self.scorable) for name, total in self.terms.items()},
-            **shares(self.rounds),
+            **round_shares(self.rounds),
         }
 
 
-def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
+def merge_ranks(parts: Sequence[StepStatistics]) -> StepStatistics:
     """Return the statistics of all ranks for one step."""
     whole = StepStatistics()
     for part in parts:
@@ -169,21 +169,21 @@ def merged(parts: Sequence[StepStatistics]) -> StepStatistics:
         whole.scorable += part.scorable
         whole.seconds = max(whole.seconds, part.seconds)
         whole.sample = whole.sample or part.sample
-    whole.terms = _totals([part.terms for part in parts])
-    whole.use = _joined([part.use for part in parts])
-    whole.outcomes = _joined([part.outcomes for part in parts])
+    whole.terms = _sum_terms([part.terms for part in parts])
+    whole.worker_use = _add_counts([part.worker_use for part in parts])
+    whole.outcomes = _add_counts([part.outcomes for part in parts])
     return whole
 
 
-def following(before: StepStatistics, after: StepStatistics) -> StepStatistics:
+def add_round(before: StepStatistics, after: StepStatistics) -> StepStatistics:
     """Return the statistics of two successive rounds of one step on one rank."""
-    both = merged([before, after])
+    both = merge_ranks([before, after])
     both.seconds = before.seconds + after.seconds
     return both
 
 
-def _joined(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    return use(
+def _add_counts(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    return count_worker_use(
         (domain, name)
         for part in parts
         for domain, counts in part.items()
@@ -192,17 +192,20 @@ def _joined(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[
     )
 
 
-def summarize(
-    rollouts: Sequence[Rollout], problems: Sequence[Problem], seconds: float, added: Sequence[Mapping[str, float]] = ()
+def summarize_rollouts(
+    rollouts: Sequence[Rollout],
+    problems: Sequence[Problem],
+    seconds: float,
+    contributions: Sequence[Mapping[str, float]] = (),
 ) -> StepStatistics:
     """Summarize outcomes, failures, steps, calls, cost, strategies and worker use of one batch.
 
-    `added`: the contribution of each rollout's reward terms.
+    `contributions`: the contribution of each rollout's reward terms.
     """
     workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
     traces = [rollout.trace for rollout in rollouts if rollout.trace]
     answers = [step for trace in traces for step in trace.steps if step.is_paid]
-    used = use(
+    used = count_worker_use(
         (problem.domain, step.worker)
         for rollout, problem in zip(rollouts, problems, strict=True)
         if rollout.trace
@@ -212,11 +215,11 @@ def summarize(
     tally.update({f"shape/{name}": 0 for name in SHAPES})
     tally.update(f"share/{rollout.outcome}" for rollout in rollouts)
     tally.update(f"invalid/{rollout.parsed.failure}" for rollout in rollouts if rollout.parsed.failure)
-    tally.update(f"shape/{shape(workflow)}" for workflow in workflows)
+    tally.update(f"shape/{classify_shape(workflow)}" for workflow in workflows)
     return StepStatistics(
         rollouts=len(rollouts),
         counts=tally,
-        every_pattern=Counter(map(pattern, workflows)),
+        every_pattern=Counter(map(workflow_pattern, workflows)),
         planned_steps=sum(len(workflow.steps) for workflow in workflows),
         calls=len(answers),
         cached_calls=sum(step.response.cached for step in answers),
@@ -224,14 +227,16 @@ def summarize(
         cost_usd=sum(trace.cost_usd for trace in traces),
         seconds=seconds,
         scorable=sum(rollout.reward is not None for rollout in rollouts),
-        terms=_totals(added),
-        use=used,
-        outcomes=use((problem.domain, rollout.outcome) for rollout, problem in zip(rollouts, problems, strict=True)),
+        terms=_sum_terms(contributions),
+        worker_use=used,
+        outcomes=count_worker_use(
+            (problem.domain, rollout.outcome) for rollout, problem in zip(rollouts, problems, strict=True)
+        ),
         sample=next((r.text for r in reversed(rollouts) if r.outcome == "right"), ""),
     )
 
 
-def _totals(added: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _sum_terms(added: Sequence[Mapping[str, float]]) -> dict[str, float]:
     totals: dict[str, float] = {}
     for contribution in added:
         for name, value in contribution.items():
@@ -239,17 +244,17 @@ def _totals(added: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return totals
 
 
-def reward_function(
+def build_reward_function(
     problems: Mapping[str, Problem],
     team: Team,
     on_batch: Callable[[StepStatistics], None],
     weights: Mapping[str, float] | None = None,
-    worker_samples: WorkerSamples = ONE,
+    worker_samples: WorkerSamples = ONE_SAMPLE,
     ends: Collection[int] = (),
-    patience: Patience = IMPATIENT,
+    outage_policy: OutagePolicy = NO_WAITING,
     *,
     renumbered: bool = False,
-    first_step: FirstStep | None = None,
+    first_step: FirstStepCheck | None = None,
 ) -> RewardFunction:
     """Return an async function for TRL's `reward_funcs`; the data set
     must have the columns `problem` (keys) and `epoch`.
@@ -260,7 +265,7 @@ def reward_function(
     `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `ends`: the tokens that
     end a completion. A completion without an end was cut off and counts as invalid: if a text that
     continues after its lists earned as much, the policy would not learn to end it. Empty: every
-    completion counts as ended. Raises `Outage` if workers are unreachable for longer than `patience`
+    completion counts as ended. Raises `Outage` if workers are unreachable for longer than `outage_policy`
     allows, and `InvalidFirstStep` as `first_step` does (None: any first step is accepted).
 
     `on_batch` receives the statistics of a batch, unless the caller passes another callback as `seen`: two batches may
@@ -277,16 +282,20 @@ def reward_function(
         **_: Any,
     ) -> list[float | None]:
         started = time.perf_counter()
-        samples = worker_samples.of(epoch[0], range(len(problem)))  # all rows of a step belong to one epoch
-        teams = [team] * len(problem) if offered is None else [team.offering(e, renumbered=renumbered) for e in offered]
+        samples = worker_samples.sample_indices(epoch[0], range(len(problem)))  # all rows of a step belong to one epoch
+        teams = (
+            [team] * len(problem) if offered is None else [team.restrict_to(e, renumbered=renumbered) for e in offered]
+        )
         batch = [problems[name] for name in problem]
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         cut_off = {i for i, ids in enumerate(completion_ids) if ends and (not ids or ids[-1] not in ends)}
         if first_step is not None:
             first_step.check(texts, teams, cut_off)
-        rollouts = await roll_out_patiently(texts, batch, teams, patience, sample=samples, cut_off=cut_off)
-        added = [contributions(rollout, weights or {}) for rollout in rollouts]
-        seen(summarize(rollouts, batch, time.perf_counter() - started, added))
+        rollouts = await execute_rollouts_with_retries(
+            texts, batch, teams, outage_policy, sample=samples, cut_off=cut_off
+        )
+        added = [weigh_terms(rollout, weights or {}) for rollout in rollouts]
+        seen(summarize_rollouts(rollouts, batch, time.perf_counter() - started, added))
         return [
             None if rollout.reward is None else rollout.reward + sum(terms.values())
             for rollout, terms in zip(rollouts, added, strict=True)

@@ -12,7 +12,7 @@ from ops.workflow.trace import WorkflowTrace
 if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
 
-Measure = Callable[[WorkflowTrace], float]
+MeasureTrace = Callable[[WorkflowTrace], float]
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class RewardTerm:
 
     name: str
     unit: str
-    measure: Measure
+    measure: MeasureTrace
 
 
-def reward_term(unit: str) -> Callable[[Measure], RewardTerm]:
+def reward_term(unit: str) -> Callable[[MeasureTrace], RewardTerm]:
     """Make a function a reward term of its own name, which is its file's."""
 
-    def register(measure: Measure) -> RewardTerm:
+    def register(measure: MeasureTrace) -> RewardTerm:
         return RewardTerm(measure.__name__, unit, measure)
 
     return register
@@ -36,7 +36,7 @@ def reward_term(unit: str) -> Callable[[Measure], RewardTerm]:
 TERMS = Registry("ops.training.rewards.terms", RewardTerm)
 
 
-def contributions(rollout: Rollout, weights: Mapping[str, float]) -> dict[str, float]:
+def weigh_terms(rollout: Rollout, weights: Mapping[str, float]) -> dict[str, float]:
     """Return term → weight × value, to be added to the rollout's reward; 0 if no workflow was executed.
 
     Empty for an unscorable rollout, which has no reward.

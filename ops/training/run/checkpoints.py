@@ -24,12 +24,13 @@ from ops.core.errors import PodiumError, causes
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
-UNFINISHED = ("policy", "extensions")
+UNFINISHED_FOLDERS = ("policy", "extensions")
 """Folders of a run that are deletable until it has its result."""
 _NAME = re.compile(r"checkpoint-\d+")
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_CUT_SHORT = (
-    *map(os.strerror, _FULL), "database or disk is full", "PytorchStreamWriter", "unexpected pos ", "basic_ios::clear",
+_FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_FULL_DISK_MESSAGES = (
+    *map(os.strerror, _FULL_DISK_ERRORS), "database or disk is full", "PytorchStreamWriter", "unexpected pos ",
+    "basic_ios::clear",
 )  # fmt: skip
 """Messages about a full disk from writers that raise no `OSError`: safetensors, SQLite, and torch, which gives no
 reason."""
@@ -39,24 +40,24 @@ class DiskFull(PodiumError):
     """A file of a run could not be written; the message has the folder, the free space and how to continue."""
 
 
-def step_of(checkpoint: Path) -> int:
+def checkpoint_step(checkpoint: Path) -> int:
     """Return the step after which the checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def last_checkpoint(folder: Path) -> Path | None:
+def find_last_checkpoint(folder: Path) -> Path | None:
     """Return the newest complete checkpoint; incomplete ones are ignored."""
-    whole = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name) and _whole(path)]
-    return max(whole, key=step_of, default=None)
+    whole = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name) and _is_complete(path)]
+    return max(whole, key=checkpoint_step, default=None)
 
 
-def sound_checkpoint(folder: Path) -> Path | None:
+def find_intact_checkpoint(folder: Path) -> Path | None:
     """Return the newest complete checkpoint whose files are what was written, among those in a run's folder `folder`.
 
     Newer ones are moved out of the checkpoints' folder, with one line each. A checkpoint without digests, whose
     training was killed while they were computed, is accepted. Every byte is read, at 1 to 2 GB/s.
     """
-    while (checkpoint := last_checkpoint(folder / CHECKPOINTS)) is not None:
+    while (checkpoint := find_last_checkpoint(folder / CHECKPOINTS)) is not None:
         try:
             check_digest(checkpoint, "", missing="accepted")
             return checkpoint
@@ -79,13 +80,13 @@ class CheckpointDigests:
     def __init__(self) -> None:
         self._thread: Thread | None = None
 
-    def begin(self, checkpoint: Path) -> None:
+    def start_writing(self, checkpoint: Path) -> None:
         """Write the digests of a checkpoint that is complete."""
-        self.complete()
+        self.wait()
         self._thread = Thread(target=_write_digests, args=(checkpoint,), name="checkpoint-digests", daemon=True)
         self._thread.start()
 
-    def complete(self) -> None:
+    def wait(self) -> None:
         """Wait until the digests are written: before a checkpoint may be removed, and at the end."""
         if self._thread is not None:
             self._thread.join()
@@ -99,7 +100,7 @@ def _write_digests(checkpoint: Path) -> None:
         log.warning("%s: its digests could not be written (%s)", checkpoint, error)
 
 
-def _whole(checkpoint: Path) -> bool:
+def _is_complete(checkpoint: Path) -> bool:
     """Return whether the checkpoint's last file exists and is
     complete (`TimedTrainer.save_rng_state` makes it the last).
     """
@@ -113,22 +114,22 @@ def _whole(checkpoint: Path) -> bool:
     return True
 
 
-def _newer(checkpoint: Path, whole: Path) -> bool:
-    return step_of(checkpoint) > step_of(whole)
+def _is_newer(checkpoint: Path, whole: Path) -> bool:
+    return checkpoint_step(checkpoint) > checkpoint_step(whole)
 
 
 def remove_half_written(folder: Path) -> None:
     """Remove the partial files that a crash left after the newest complete checkpoint."""
-    whole = last_checkpoint(folder)
+    whole = find_last_checkpoint(folder)
     for checkpoint in folder.glob("checkpoint-*"):
         if not _NAME.fullmatch(checkpoint.name):
             continue
-        if whole is None or _newer(checkpoint, whole):
+        if whole is None or _is_newer(checkpoint, whole):
             shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 @contextmanager
-def full_disk_reported(folder: Path) -> Iterator[None]:
+def report_full_disk(folder: Path) -> Iterator[None]:
     """Turn errors of a full disk into `DiskFull`, after freeing space for a message in the run's log.
 
     `folder`: the folder of the run or of the policy.
@@ -136,9 +137,9 @@ def full_disk_reported(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _of_a_full_disk(error):
+        if not _is_full_disk_error(error):
             raise
-        file, last = _cut_short(folder, error), last_checkpoint(folder / CHECKPOINTS)
+        file, last = _find_incomplete_file(folder, error), find_last_checkpoint(folder / CHECKPOINTS)
         remove_half_written(folder / CHECKPOINTS)
         free = shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free / 1e9
         fewer = ", or keep fewer checkpoints (grpo.keep_checkpoints)" if (folder / CHECKPOINTS).is_dir() else ""
@@ -149,7 +150,7 @@ def full_disk_reported(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _cut_short(folder: Path, error: BaseException) -> Path | str:
+def _find_incomplete_file(folder: Path, error: BaseException) -> Path | str:
     """Return the incomplete file: the one that an error names, otherwise the newest file that is not complete.
 
     The errors of torch and safetensors name no file, nor does an error of writing to an open file.
@@ -161,8 +162,10 @@ def _cut_short(folder: Path, error: BaseException) -> Path | str:
             return Path(os.fsdecode(each.filename))
     roots = [folder]
     if (folder / CHECKPOINTS).is_dir():
-        whole, unfinished = last_checkpoint(folder / CHECKPOINTS), [folder / name for name in UNFINISHED]
-        later = [path for path in (folder / CHECKPOINTS).glob("checkpoint-*") if whole is None or _newer(path, whole)]
+        whole, unfinished = find_last_checkpoint(folder / CHECKPOINTS), [folder / name for name in UNFINISHED_FOLDERS]
+        later = [
+            path for path in (folder / CHECKPOINTS).glob("checkpoint-*") if whole is None or _is_newer(path, whole)
+        ]
         roots = [*later, *unfinished]
     files = [path for root in roots for path in root.rglob("*") if not path.is_dir()]
     newest = max(files, key=lambda path: path.lstat().st_mtime_ns, default=folder)
@@ -171,8 +174,9 @@ def _cut_short(folder: Path, error: BaseException) -> Path | str:
     return newest.with_name("model.safetensors") if tensors and files else newest
 
 
-def _of_a_full_disk(error: BaseException) -> bool:
+def _is_full_disk_error(error: BaseException) -> bool:
     return any(
-        (isinstance(each, OSError) and each.errno in _FULL) or any(words in str(each) for words in _CUT_SHORT)
+        (isinstance(each, OSError) and each.errno in _FULL_DISK_ERRORS)
+        or any(words in str(each) for words in _FULL_DISK_MESSAGES)
         for each in causes(error)
     )

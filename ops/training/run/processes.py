@@ -29,7 +29,7 @@ import psutil
 from ops.core.errors import ConfigError
 from ops.core.processes import name_of
 
-NODES, RANK, MAIN = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
+NODES_VARIABLE, RANK_VARIABLE, MAIN_NODE_VARIABLE = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
 """The number of machines that train together; this machine's number, where 0 writes the results; HOST:PORT of number 0.
 """
 
@@ -42,7 +42,7 @@ class TrainingNode(NamedTuple):
     host: str = ""
     port: int = 0
 
-    def arguments(self, processes: int) -> list[str]:
+    def launcher_arguments(self, processes: int) -> list[str]:
         """Return the arguments of accelerate's launcher. Raises
         `ConfigError` unless each machine has equally many ranks.
         """
@@ -50,7 +50,7 @@ class TrainingNode(NamedTuple):
             return ["--num_machines", "1"]
         if processes % self.nodes:
             problem = f"{processes} ranks (grpo.processes) do not divide among {self.nodes} machines"
-            raise ConfigError(NODES, "", problem, "Change one of them")
+            raise ConfigError(NODES_VARIABLE, "", problem, "Change one of them")
         return [
             "--num_machines", str(self.nodes), "--machine_rank", str(self.rank),
             "--main_process_ip", self.host, "--main_process_port", str(self.port),
@@ -58,23 +58,31 @@ class TrainingNode(NamedTuple):
         ]  # fmt: skip
 
 
-def this_node() -> TrainingNode:
+def read_training_node() -> TrainingNode:
     """Read the environment variables. Raises `ConfigError`."""
-    count = os.environ.get(NODES) or "1"
+    count = os.environ.get(NODES_VARIABLE) or "1"
     if count == "1":
         return TrainingNode()
-    rank, (host, _, port) = os.environ.get(RANK) or "", (os.environ.get(MAIN) or "").rpartition(":")
+    rank, (host, _, port) = (
+        os.environ.get(RANK_VARIABLE) or "",
+        (os.environ.get(MAIN_NODE_VARIABLE) or "").rpartition(":"),
+    )
     if not (count.isdigit() and rank.isdigit() and int(rank) < int(count) and host and port.isdigit()):
-        remedy = f"Set {NODES} to their number, {RANK} to 0, 1 … and {MAIN} to HOST:PORT of the one with rank 0"
-        raise ConfigError(NODES, "", "does not, together with the other two variables, identify this machine", remedy)
+        remedy = (
+            f"Set {NODES_VARIABLE} to their number, {RANK_VARIABLE} to 0, 1 … and {MAIN_NODE_VARIABLE} to HOST:PORT of "
+            "the one with rank 0"
+        )
+        raise ConfigError(
+            NODES_VARIABLE, "", "does not, together with the other two variables, identify this machine", remedy
+        )
     return TrainingNode(int(count), int(rank), host, int(port))
 
 
-REQUESTS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """Signals that request a stop, any number of times."""
 
 
-def forward(number: int, *_: Any) -> None:
+def forward_signal(number: int, *_: Any) -> None:
     """Send a signal to this process's children, which are the ranks."""
     for rank in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):
@@ -84,37 +92,37 @@ def forward(number: int, *_: Any) -> None:
 def main() -> None:
     """Run `python -m ops.training.run.processes` with the arguments of `accelerate launch`; end with the ranks."""
     os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # this process handles the other arguments
-    for number in REQUESTS:
-        signal.signal(number, forward)
+    for number in STOP_SIGNALS:
+        signal.signal(number, forward_signal)
     from accelerate.commands.launch import main as launch
 
     launch()
 
 
-PARENT = "PODIUM_PARENT"
+PARENT_VARIABLE = "PODIUM_PARENT"
 """The environment variable with the name of the process that started the training."""
 _POLL_S = 0.5
 _EXIT_STATUS = 143
 """The exit status after SIGTERM."""
 
 
-def watched() -> list[str]:
+def list_watched_processes() -> list[str]:
     """Return the processes whose end also ends this one: the starting process, and a rank's own launcher.
 
     A killed launcher (for example by a lack of memory, which its ranks use) does not end its ranks. A trainer that was
     started by hand has no launcher and may outlive its shell.
     """
     launcher = name_of(os.getppid()) if "LOCAL_RANK" in os.environ else ""
-    return [name for name in (os.environ.get(PARENT, ""), launcher) if name]
+    return [name for name in (os.environ.get(PARENT_VARIABLE, ""), launcher) if name]
 
 
-def watch() -> None:
-    """End this process, at once and without clean-up, when a process of `watched` has ended.
+def watch_parents() -> None:
+    """End this process, at once and without clean-up, when a process of `list_watched_processes` has ended.
 
     Checkpoints are written atomically, so only the steps since the last one are lost. Does nothing if no process is to
     be watched.
     """
-    names = watched()
+    names = list_watched_processes()
     if not names:
         return
 
@@ -126,7 +134,7 @@ def watch() -> None:
     threading.Thread(target=wait, name="parent-watch", daemon=True).start()
 
 
-_OFF = {
+_QUIET_VARIABLES = {
     "DO_NOT_TRACK": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -139,12 +147,12 @@ _OFF = {
 }
 
 
-def silence() -> None:
+def silence_libraries() -> None:
     """Turn off telemetry, progress bars and advice on stderr, where no variable is set.
 
     Call it before torch or transformers is imported.
     """
-    for name, value in _OFF.items():
+    for name, value in _QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing.*deprecated", category=FutureWarning)
     for noisy in ("transformers", "trl", "LiteLLM", "alembic", "mlflow"):

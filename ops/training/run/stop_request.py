@@ -13,13 +13,13 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.errors import PodiumError
-from ops.training.run.processes import REQUESTS
+from ops.training.run.processes import STOP_SIGNALS
 
 _NOTICE = "asked to stop by {name}: a checkpoint will be written after this step\n"
 _POLL_S = 0.5
 
 
-class Stopped(PodiumError):
+class TrainingStopped(PodiumError):
     """Training ended on request; the message has the step and how to continue."""
 
 
@@ -31,29 +31,29 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._name = ""
-        self.stopped = ""
+        self.message = ""
         """The message once the training has ended for this reason; the same on every rank."""
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def handle_signals(self) -> Iterator[None]:
         """Treat signals as requests inside the block; only in the main thread."""
-        before = {number: signal.signal(number, self._take) for number in REQUESTS}
+        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _take(self, number: int, *_: Any) -> None:
+    def _on_signal(self, number: int, *_: Any) -> None:
         if not self._name:
             self._name = signal.Signals(number).name
             os.write(1, _NOTICE.format(name=self._name).encode())  # the signal may have interrupted `print`
 
     async def sleep(self, seconds: float) -> None:
-        """Pause in a step that cannot be finished now. Raises `Stopped` on a request."""
+        """Pause in a step that cannot be finished now. Raises `TrainingStopped` on a request."""
         for _ in range(round(seconds / _POLL_S)):
             if self._name:
-                raise Stopped(
+                raise TrainingStopped(
                     f"training was stopped by {self._name} while workers were away: the same command goes on from "
                     "the last checkpoint"
                 )
@@ -63,7 +63,7 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
         names = sorted(name for name in gather_object([self._name]) if name)
         if names and state.global_step < state.max_steps:
             control.should_save = control.should_training_stop = True
-            self.stopped = (
+            self.message = (
                 f"training was stopped by {names[0]} after step {state.global_step} of {state.max_steps}, whose "
                 "checkpoint is written: the same command goes on from there"
             )

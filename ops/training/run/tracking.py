@@ -25,8 +25,8 @@ from ops.core.installation import git_commit, need_mlflow
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import CHECKPOINTS
 from ops.training.run.training_run import RunPlan
-from ops.workflow.grammar import parse
-from ops.workflow.rendering import render
+from ops.workflow.grammar import parse_workflow
+from ops.workflow.rendering import render_workflow
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -41,15 +41,15 @@ ABOUT_EXPERIMENT = (
 RUN_FILE = "mlflow.json"
 """The file in the run's folder with its MLflow run, which all attempts share."""
 _SQLITE = "sqlite:///"
-_AGAIN_S = 300.0
+_RETRY_S = 300.0
 """Seconds between attempts to reach a server that did not answer: a step waits for it at most 20 s in that time."""
-_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+_RETRY_SETTINGS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """Limits on MLflow's own retries, which are 7 attempts of 120 s each by default."""
 _PARAMETERS, _PARAMETER_LENGTH = 100, 500
 """Parameters that MLflow accepts in one call, and the longest value that every version of it accepts."""
 _MAIN = "0 main"
 """The first group of charts: MLflow's UI sorts groups by name."""
-_NAMES = {
+_MLFLOW_NAMES = {
     **{name: f"{_MAIN}/{name}" for name in ("reward", "zero_variance_groups", "cost_usd")},
     **{f"share/{name}": f"{_MAIN}/{name}" for name in ("right", "invalid")},
     "calls": "calls/all",
@@ -57,9 +57,9 @@ _NAMES = {
 }
 """Name in the curve → name in MLflow if it differs, because a store of files cannot hold a name that is also a
 folder."""
-_AT = "step"
+_STEP_TAG = "step"
 """Tag of a checkpoint's logged model: the step after which it was saved."""
-MIX = "training_mix"
+MIX_DATASET = "training_mix"
 """The data of a training: name of the dataset in MLflow, and tag of a checkpoint with its hash."""
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class _Step(NamedTuple):
     """Whether the step's checkpoint was saved, which is a record of its own."""
 
 
-class Tracking:
+class MlflowTracking:
     """A context manager over one attempt at a run; `clock` in seconds.
 
     The recipe's hyperparameters become the MLflow run's parameters; `arguments` are TRL's, which become an artifact.
@@ -88,7 +88,7 @@ class Tracking:
         self._run_id = ""
         self._pending: list[_Step] = []
         self._last: _Step | None = None
-        self._again = -math.inf
+        self._next_attempt = -math.inf
         self._warned = False
 
     def __enter__(self) -> Self:
@@ -97,46 +97,48 @@ class Tracking:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._try(lambda client: client.set_terminated(self._run_id, "FAILED" if kind else "FINISHED"))
+        self._send_pending(lambda client: client.set_terminated(self._run_id, "FAILED" if kind else "FINISHED"))
 
-    def step(self, logs: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    def log_step(self, logs: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Send TRL's log values, the curve's line of one step, and records that could not be sent before."""
         number, grpo = int(row["step"]), self._plan.recipe.grpo
         shown = number % grpo.checkpoint_every == 0 or number == grpo.steps
-        metrics = metrics_of(row) | numbers({f"trl/{name}": value for name, value in logs.items() if name not in row})
+        metrics = select_metrics(row) | select_numbers(
+            {f"trl/{name}": value for name, value in logs.items() if name not in row}
+        )
         self._pending.append(_Step(number, time.time_ns() // 1_000_000, metrics, row["sample"] if shown else ""))
         self._last = self._pending[-1]
-        self._try_again()
+        self._send_if_due()
 
-    def checkpoint(self, number: int) -> None:
+    def log_checkpoint(self, number: int) -> None:
         """Make the saved checkpoint of the last step a logged model, with that step's metrics."""
         if self._last is not None and self._last.number == number:
             self._pending.append(self._last._replace(workflow="", saved=True))
-            self._try_again()
+            self._send_if_due()
 
-    def _try_again(self) -> None:
-        if self._clock() >= self._again:
-            self._try(lambda _: None)
+    def _send_if_due(self) -> None:
+        if self._clock() >= self._next_attempt:
+            self._send_pending(lambda _: None)
 
-    def _try(self, then: Callable[[MlflowClient], None]) -> None:
+    def _send_pending(self, then: Callable[[MlflowClient], None]) -> None:
         try:
-            client = self._connected()
+            client = self._connect()
             while self._pending:
                 self._send(client, self._pending[0])
                 self._pending.pop(0)
             then(client)
         except Exception as error:  # noqa: BLE001  (whatever a store raises, a training is worth more than its curve there)
-            self._again = self._clock() + _AGAIN_S
+            self._next_attempt = self._clock() + _RETRY_S
             if not self._warned:
                 self._warned = True
                 where = f"MLflow ({self._plan.mlflow_uri}) does not take the training's curve"
-                _log.warning("%s, tried again every %.0f s; %s has it: %s", where, _AGAIN_S, self._folder, error)
+                _log.warning("%s, tried again every %.0f s; %s has it: %s", where, _RETRY_S, self._folder, error)
 
-    def _connected(self) -> MlflowClient:
+    def _connect(self) -> MlflowClient:
         if self._client is not None:
             return self._client
         need_mlflow()
-        for name, value in _PATIENCE.items():
+        for name, value in _RETRY_SETTINGS.items():
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
 
@@ -145,34 +147,36 @@ class Tracking:
             Path(uri.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
             repair_artifact_paths(Workspace(self._plan.root, rehearsal=self._plan.recipe.replay is not None))
         client = MlflowClient(tracking_uri=uri)
-        if (known := tracked_run(self._folder, uri)) is not None:
+        if (known := find_tracked_run(self._folder, uri)) is not None:
             self._run_id = known
             client.update_run(self._run_id, status="RUNNING")
         else:
-            self._run_id = self._begin(client, uri)
+            self._run_id = self._create_run(client, uri)
             with replacing_with_digest(self._folder / RUN_FILE) as temporary:
                 temporary.write_text(json.dumps({"uri": uri, "run_id": self._run_id}), encoding="utf-8")
         self._client = client
         return client
 
-    def _begin(self, client: MlflowClient, uri: str) -> str:
+    def _create_run(self, client: MlflowClient, uri: str) -> str:
         """Create an MLflow run with the recipe and its origin; return the id."""
         from mlflow.entities import Dataset, DatasetInput, InputTag, Param
 
-        plan, home = self._plan, _experiment(client, uri)
-        run_id = str(client.create_run(home, run_name=self._folder.name, tags=_tags(plan, self._folder)).info.run_id)
+        plan, home = self._plan, _find_experiment(client, uri)
+        run_id = str(
+            client.create_run(home, run_name=self._folder.name, tags=_run_tags(plan, self._folder)).info.run_id
+        )
         parameters = [Param(name, value[:_PARAMETER_LENGTH]) for name, value in hyperparameters(plan.recipe).items()]
         for start in range(0, len(parameters), _PARAMETERS):
             client.log_batch(run_id, params=parameters[start : start + _PARAMETERS])
         client.log_text(run_id, resolved(plan.recipe), "recipe.yaml")
         client.log_text(run_id, resolved(plan.pool), "pool.yaml")
         client.log_dict(run_id, {name: str(value) for name, value in self._arguments.items()}, "trl_arguments.json")
-        if (key := self._mix()) is not None:
-            mix = Dataset(MIX, key, "code", json.dumps({"tags": {"mlflow.source.name": "podium"}}))
+        if (key := self._hash_mix()) is not None:
+            mix = Dataset(MIX_DATASET, key, "code", json.dumps({"tags": {"mlflow.source.name": "podium"}}))
             client.log_inputs(run_id, datasets=[DatasetInput(mix, [InputTag("mlflow.data.context", "training")])])
         return run_id
 
-    def _mix(self) -> str | None:
+    def _hash_mix(self) -> str | None:
         """Return a hash of the training mix, as `ops.release` names it; None if the file is absent."""
         file = self._plan.problems
         return sha256_of(file)[:12] if file.is_file() else None
@@ -186,36 +190,38 @@ class Tracking:
         metrics = [Metric(name, value, step.timestamp_ms, step.number) for name, value in step.metrics.items()]
         client.log_batch(self._run_id, metrics=metrics)
         if step.workflow:
-            client.log_text(self._run_id, self._drawn(step.workflow), f"workflows/step-{step.number:05d}.md")
+            client.log_text(self._run_id, self._render_workflow(step.workflow), f"workflows/step-{step.number:05d}.md")
 
     def _send_checkpoint(self, client: MlflowClient, step: _Step) -> None:
         """Log the checkpoint as a model without files: the weights stay in the run's folder, which a tag names."""
         from mlflow.entities import LoggedModelOutput, Metric
 
-        home, run, mix = str(client.get_run(self._run_id).info.experiment_id), self._run_id, self._mix()
-        model = _checkpoints(client, run).get(step.number)
+        home, run, mix = str(client.get_run(self._run_id).info.experiment_id), self._run_id, self._hash_mix()
+        model = _find_checkpoints(client, run).get(step.number)
         if model is None:  # an interrupted run repeats the steps after its last checkpoint
-            tags = {"policy": self._folder.name, "run_id": run, _AT: str(step.number)} | ({MIX: mix} if mix else {})
+            tags = {"policy": self._folder.name, "run_id": run, _STEP_TAG: str(step.number)} | (
+                {MIX_DATASET: mix} if mix else {}
+            )
             tags |= {"folder": f"{self._folder.name}/{CHECKPOINTS}/checkpoint-{step.number}"}
-            name = f"{_stage(self._plan)}-step-{step.number:05d}"
+            name = f"{_stage_name(self._plan)}-step-{step.number:05d}"
             model = client.create_logged_model(home, name, run, tags, hyperparameters(self._plan.recipe))
             client.finalize_logged_model(model.model_id, "READY")
             client.log_outputs(run, [LoggedModelOutput(model.model_id, step.number)])
-        data = MIX if mix else None
+        data = MIX_DATASET if mix else None
         metrics = [
             Metric(name, value, step.timestamp_ms, step.number, model.model_id, data, mix, run)
             for name, value in step.metrics.items()
         ]
         client.log_batch(run, metrics=metrics)
 
-    def _drawn(self, text: str) -> str:
+    def _render_workflow(self, text: str) -> str:
         offered, prompting = self._plan.offered, self._plan.recipe.prompting
-        read = parse(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
-        drawn = render(read.workflow, "markdown", offered) if read.workflow is not None else ""
+        read = parse_workflow(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
+        drawn = render_workflow(read.workflow, "markdown", offered) if read.workflow is not None else ""
         return f"{drawn}\n\n```\n{text}\n```\n"
 
 
-def tracked_run(folder: Path, uri: str) -> str | None:
+def find_tracked_run(folder: Path, uri: str) -> str | None:
     """Return the MLflow run of a training run's folder in the store at `uri`; None if the store has none."""
     file = folder / RUN_FILE
     try:
@@ -229,30 +235,30 @@ def tracked_run(folder: Path, uri: str) -> str | None:
     return str(known["run_id"]) if known.get("uri") == uri else None
 
 
-def tracked_checkpoint(folder: Path, uri: str) -> str | None:
+def find_tracked_checkpoint(folder: Path, uri: str) -> str | None:
     """Return the logged model of the last checkpoint of a training run's folder in the store at `uri`; None if the
     store has none.
     """
     from mlflow import MlflowClient
 
-    run = tracked_run(folder, uri)
-    made = _checkpoints(MlflowClient(tracking_uri=uri), run) if run else {}
+    run = find_tracked_run(folder, uri)
+    made = _find_checkpoints(MlflowClient(tracking_uri=uri), run) if run else {}
     return made[max(made)].model_id if made else None
 
 
-def _checkpoints(client: MlflowClient, run: str) -> dict[int, LoggedModel]:
+def _find_checkpoints(client: MlflowClient, run: str) -> dict[int, LoggedModel]:
     """Return the checkpoints of a training run: step → logged model."""
     home = str(client.get_run(run).info.experiment_id)
     made = client.search_logged_models([home], f"source_run_id = '{run}'", max_results=1000)
-    return {int(each.tags[_AT]): each for each in made if _AT in each.tags}
+    return {int(each.tags[_STEP_TAG]): each for each in made if _STEP_TAG in each.tags}
 
 
-def _stage(plan: RunPlan) -> str:
+def _stage_name(plan: RunPlan) -> str:
     return "adaptive_conductor" if plan.adaptive else "recursive_conductor" if plan.recursive else "conductor"
 
 
-def _tags(plan: RunPlan, folder: Path) -> dict[str, str]:
-    stage, recipe, pool = _stage(plan), plan.recipe, plan.pool
+def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
+    stage, recipe, pool = _stage_name(plan), plan.recipe, plan.pool
     about = (
         f"GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` ({len(plan.offered)} "
         f"workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "
@@ -272,32 +278,32 @@ def _tags(plan: RunPlan, folder: Path) -> dict[str, str]:
     }
 
 
-def metrics_of(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers in a line of `curve.jsonl`, by their names there or those of `_NAMES`.
+def select_metrics(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers in a line of `curve.jsonl`, by their names there or those of `_MLFLOW_NAMES`.
 
     `use/DOMAIN/WORKER` is the worker's share of the steps in the domain.
     """
-    metrics = {_NAMES.get(name, name): value for name, value in numbers(row).items() if name != "step"}
+    metrics = {_MLFLOW_NAMES.get(name, name): value for name, value in select_numbers(row).items() if name != "step"}
     for domain, used in row["use"].items():
         total = sum(used.values())
-        metrics |= {_allowed(f"use/{domain}/{worker}"): steps / total for worker, steps in used.items() if total}
+        metrics |= {_mlflow_name(f"use/{domain}/{worker}"): steps / total for worker, steps in used.items() if total}
     return metrics
 
 
-def numbers(values: Mapping[str, Any]) -> dict[str, float]:
+def select_numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers among `values`, under names that MLflow accepts."""
     return {
-        _allowed(name): float(value)
+        _mlflow_name(name): float(value)
         for name, value in values.items()
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     }
 
 
-def _allowed(name: str) -> str:
+def _mlflow_name(name: str) -> str:
     return re.sub(r"[^0-9A-Za-z_\-. :/]", "_", name)
 
 
-def _experiment(client: MlflowClient, uri: str) -> str:
+def _find_experiment(client: MlflowClient, uri: str) -> str:
     """Return the id of the experiment, which is created if needed; a SQLite store's artifacts are stored beside it."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     if (existing := client.get_experiment_by_name(name)) is not None:

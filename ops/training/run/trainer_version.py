@@ -14,28 +14,28 @@ from pathlib import Path
 from ops.core.atomic import write_text
 from ops.core.code_version import ONLY_HOW, code_version
 
-TRAINERS = "trainers.json"
+TRAINERS_FILE = "trainers.json"
 """File in a run's folder: the versions that trained it, in order."""
 _LIBRARIES = ("accelerate", "deepspeed", "peft", "torch", "transformers", "trl", "vllm")
 
 log = logging.getLogger(__name__)
 
 
-def note_trainer(folder: Path) -> None:
+def record_trainer(folder: Path) -> None:
     """Record the present version for a run that begins or continues; warn if its last one was another."""
-    now, before = trainer_version(), recorded_trainers(folder)
+    now, before = trainer_version(), read_trainers(folder)
     if before and before[-1] != now:
         names = [name for name in {**before[-1], **now} if before[-1].get(name) != now.get(name)]
         changes = ", ".join(f"{name} {before[-1].get(name, 'none')} → {now.get(name, 'none')}" for name in names)
         log.warning("%s is continued with another version of the trainer: %s", folder.name, changes)
     if before[-1:] != [now]:
-        write_text(folder / TRAINERS, json.dumps([*before, now], indent=1))
+        write_text(folder / TRAINERS_FILE, json.dumps([*before, now], indent=1))
 
 
-def recorded_trainers(folder: Path) -> list[dict[str, str]]:
+def read_trainers(folder: Path) -> list[dict[str, str]]:
     """Return the versions that trained the run in a folder, in order; empty if none is recorded."""
     try:
-        recorded: list[dict[str, str]] = json.loads((folder / TRAINERS).read_text(encoding="utf-8"))
+        recorded: list[dict[str, str]] = json.loads((folder / TRAINERS_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     return recorded

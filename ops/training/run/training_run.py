@@ -25,21 +25,21 @@ from ops.core.errors import ConfigError, DataError
 from ops.core.once import Key
 from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
-from ops.training.run.checkpoints import CHECKPOINTS, full_disk_reported, last_checkpoint, sound_checkpoint
-from ops.training.run.processes import PARENT, this_node
-from ops.training.run.trainer_version import note_trainer
+from ops.training.run.checkpoints import CHECKPOINTS, find_intact_checkpoint, find_last_checkpoint, report_full_disk
+from ops.training.run.processes import PARENT_VARIABLE, read_training_node
+from ops.training.run.trainer_version import record_trainer
 
-PLAN, RESULT, CURVE, DEEPSPEED = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
-LOG = "trainer.log"
+PLAN_FILE, RESULT_FILE, CURVE_FILE, DEEPSPEED_FILE = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
+LOG_FILE = "trainer.log"
 """The trainer's output."""
-EXTENSIONS = "extensions"
+EXTENSIONS_FOLDER = "extensions"
 """Path in a run's folder where PyTorch compiles DeepSpeed's operations."""
 _RUN_AGAIN = "Give `podium run RECIPE` with the run's recipe, which makes it again"
 
 log = logging.getLogger(__name__)
 
 
-_ONLY_HOW = frozenset({
+_SETTINGS_WITHOUT_EFFECT = frozenset({
     "checkpoint_every", "collective_timeout_s", "deepspeed", "gradient_checkpointing", "keep_checkpoints",
     "micro_batch", "outage_s", "processes", "vllm_max_model_length", "vllm_memory", "vllm_mode", "vllm_server_url",
     "vllm_sleep", "vllm_tensor_parallel",
@@ -85,14 +85,14 @@ class RunPlan(Settings):
     def read(cls, folder: Path) -> RunPlan:
         """Read the plan in a folder. Raises `DataError` if there is none."""
         try:
-            check_digest(folder / PLAN, _RUN_AGAIN, missing="accepted")
-            return cls.model_validate_json((folder / PLAN).read_text(encoding="utf-8"))
+            check_digest(folder / PLAN_FILE, _RUN_AGAIN, missing="accepted")
+            return cls.model_validate_json((folder / PLAN_FILE).read_text(encoding="utf-8"))
         except ValidationError as error:
             first = error.errors()[0]
             field, remedy = ".".join(map(str, first["loc"])), "Delete the folder if another version of Podium wrote it"
-            raise DataError(folder / PLAN, field, f"is not usable: {in_words(first)}", remedy) from None
+            raise DataError(folder / PLAN_FILE, field, f"is not usable: {in_words(first)}", remedy) from None
         except (OSError, ValueError) as error:
-            raise DataError(folder / PLAN, "", f"cannot be read ({error})", _RUN_AGAIN) from None
+            raise DataError(folder / PLAN_FILE, "", f"cannot be read ({error})", _RUN_AGAIN) from None
 
 
 class RunResult(Settings):
@@ -121,7 +121,7 @@ class RunResult(Settings):
     @classmethod
     def read(cls, folder: Path) -> RunResult | None:
         """Read the result of the run in a folder; None if it has not finished. Raises `DamagedFile`."""
-        file = folder / RESULT
+        file = folder / RESULT_FILE
         try:
             check_digest(file, _RUN_AGAIN, missing="accepted")
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
@@ -132,7 +132,7 @@ class RunResult(Settings):
 
     def write(self, folder: Path) -> None:
         """Store the result, by which the run in a folder has finished."""
-        with replacing_with_digest(folder / RESULT) as temporary:
+        with replacing_with_digest(folder / RESULT_FILE) as temporary:
             temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
@@ -142,13 +142,13 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
     The curve of a finished run that is damaged is restored from the run's last checkpoint. Raises `DamagedFile` where
     that has another one.
     """
-    curve = folder / CURVE
+    curve = folder / CURVE_FILE
     try:
         check_digest(curve, "", missing="accepted")
         if not curve.exists():
             raise FileNotFoundError
     except (DamagedFile, FileNotFoundError) as error:
-        if not (folder / RESULT).is_file():
+        if not (folder / RESULT_FILE).is_file():
             if isinstance(error, DamagedFile):
                 raise
             return []
@@ -158,8 +158,8 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
 
 
 def _restore_curve(folder: Path, why: Exception) -> None:
-    curve, result, checkpoint = folder / CURVE, RunResult.read(folder), sound_checkpoint(folder)
-    copy = None if checkpoint is None else checkpoint / CURVE
+    curve, result, checkpoint = folder / CURVE_FILE, RunResult.read(folder), find_intact_checkpoint(folder)
+    copy = None if checkpoint is None else checkpoint / CURVE_FILE
     text = copy.read_text(encoding="utf-8") if copy is not None and copy.is_file() else ""
     problem = why.problem if isinstance(why, DataError) else "is missing"
     if result is None or len(text.splitlines()) != result.steps:
@@ -173,7 +173,7 @@ def _restore_curve(folder: Path, why: Exception) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_run(
+def write_run_plan(
     setup: Setup,
     base_policy: Path,
     deepspeed: Mapping[str, Any] | None = None,
@@ -197,11 +197,11 @@ def write_run(
 
     if adaptive is not None:
         check_against_pool(setup.recipe.model_copy(update={"adaptive": adaptive}), setup.pool)
-    workspace, recipe = setup.workspace, _of_stage(setup.recipe, adaptive, recursive)
+    workspace, recipe = setup.workspace, _stage_recipe(setup.recipe, adaptive, recursive)
     mix = workspace.data / "training_mix.jsonl"
     key = run_inputs(setup, base_policy, adaptive, recursive)
-    folder = workspace.runs / _name(recipe, key)
-    if (folder / RESULT).is_file() and _is_readable(folder):
+    folder = workspace.runs / _folder_name(recipe, key)
+    if (folder / RESULT_FILE).is_file() and _is_readable(folder):
         return folder
     plan = RunPlan(
         root=workspace.root,
@@ -217,18 +217,18 @@ def write_run(
         few_shots=workspace.texts,
         mlflow_uri=workspace.mlflow_uri,
     )
-    if _is_readable(folder) and (RunPlan.read(folder), _deepspeed_of(folder)) == (plan, deepspeed or None):
+    if _is_readable(folder) and (RunPlan.read(folder), _read_deepspeed(folder)) == (plan, deepspeed or None):
         return folder
     if folder.exists():
         _check_layout(folder, recipe, deepspeed)
     else:
-        _say_why_new(folder, recipe, key)
-    with full_disk_reported(folder):
+        _log_changed_inputs(folder, recipe, key)
+    with report_full_disk(folder):
         write_text(folder / "recipe.yaml", resolved(recipe))
-        (folder / DEEPSPEED).unlink(missing_ok=True)
+        (folder / DEEPSPEED_FILE).unlink(missing_ok=True)
         if deepspeed:
-            write_text(folder / DEEPSPEED, json.dumps(deepspeed, indent=1))
-        with replacing_with_digest(folder / PLAN, key) as temporary:
+            write_text(folder / DEEPSPEED_FILE, json.dumps(deepspeed, indent=1))
+        with replacing_with_digest(folder / PLAN_FILE, key) as temporary:
             temporary.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
     return folder
 
@@ -238,13 +238,13 @@ def _is_readable(folder: Path) -> bool:
     try:
         RunPlan.read(folder)
     except DataError as error:
-        if (folder / PLAN).exists():
-            log.warning("%s %s. It is written again", folder / PLAN, error.problem)
+        if (folder / PLAN_FILE).exists():
+            log.warning("%s %s. It is written again", folder / PLAN_FILE, error.problem)
         return False
     return True
 
 
-def _of_stage(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursive | None) -> Recipe:
+def _stage_recipe(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursive | None) -> Recipe:
     """Return the recipe with the GRPO settings of a stage of training."""
     stage = adaptive or recursive
     return recipe if stage is None else recipe.model_copy(update={"grpo": stage.grpo(recipe.grpo)})
@@ -253,9 +253,11 @@ def _of_stage(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursive | 
 def run_key(
     setup: Setup, base_policy: Path, adaptive: Adaptive | None = None, recursive: Recursive | None = None
 ) -> str:
-    """Return the name of the folder that `write_run` gives these inputs, without writing anything. The mix must
+    """Return the name of the folder that `write_run_plan` gives these inputs, without writing anything. The mix must
     exist."""
-    return _name(_of_stage(setup.recipe, adaptive, recursive), run_inputs(setup, base_policy, adaptive, recursive))
+    return _folder_name(
+        _stage_recipe(setup.recipe, adaptive, recursive), run_inputs(setup, base_policy, adaptive, recursive)
+    )
 
 
 def run_inputs(
@@ -268,9 +270,11 @@ def run_inputs(
     """
     from ops.conductor.policy import policy_key
 
-    recipe = _of_stage(setup.recipe, adaptive, recursive)
+    recipe = _stage_recipe(setup.recipe, adaptive, recursive)
     # The loss bnpo averages within each micro batch; the others do not depend on its size.
-    only_how = set(_ONLY_HOW - {"micro_batch"} if recipe.grpo.loss == "bnpo" else _ONLY_HOW)
+    only_how = set(
+        _SETTINGS_WITHOUT_EFFECT - {"micro_batch"} if recipe.grpo.loss == "bnpo" else _SETTINGS_WITHOUT_EFFECT
+    )
     # A setting that is None is not in use, so that a new setting leaves the keys of earlier runs as they are.
     settings = recipe.model_dump(
         include={"prompting", "grpo", "generation", "replay"}, exclude={"grpo": only_how}, exclude_none=True
@@ -288,14 +292,14 @@ def run_inputs(
     }
 
 
-def _name(recipe: Recipe, key: Key) -> str:
+def _folder_name(recipe: Recipe, key: Key) -> str:
     return f"{recipe.policy_name}-{digest(key)}"
 
 
-def _say_why_new(folder: Path, recipe: Recipe, key: Key) -> None:
+def _log_changed_inputs(folder: Path, recipe: Recipe, key: Key) -> None:
     """Say in one line which inputs changed since the most similar run of the recipe with this seed, if there is one."""
     others: list[tuple[tuple[str, ...], Path]] = []
-    for plan in folder.parent.glob(f"{recipe.policy_name}-*/{PLAN}"):
+    for plan in folder.parent.glob(f"{recipe.policy_name}-*/{PLAN_FILE}"):
         with suppress(OSError, ValueError):
             stored = stored_key(plan)
             if not stored:
@@ -312,9 +316,9 @@ def _say_why_new(folder: Path, recipe: Recipe, key: Key) -> None:
 
 def _check_layout(folder: Path, recipe: Recipe, deepspeed: Mapping[str, Any] | None) -> None:
     """Raise `ConfigError` if the run has a checkpoint whose optimizer state is divided in another way than now."""
-    if last_checkpoint(folder / CHECKPOINTS) is None or not _is_readable(folder):
+    if find_last_checkpoint(folder / CHECKPOINTS) is None or not _is_readable(folder):
         return
-    before = RunPlan.read(folder).recipe.grpo.processes, _zero_stage(_deepspeed_of(folder))
+    before = RunPlan.read(folder).recipe.grpo.processes, _zero_stage(_read_deepspeed(folder))
     if before == (recipe.grpo.processes, _zero_stage(deepspeed)):
         return
     raise ConfigError(
@@ -325,9 +329,9 @@ def _check_layout(folder: Path, recipe: Recipe, deepspeed: Mapping[str, Any] | N
     )
 
 
-def _deepspeed_of(folder: Path) -> dict[str, Any] | None:
+def _read_deepspeed(folder: Path) -> dict[str, Any] | None:
     try:
-        values: dict[str, Any] = json.loads((folder / DEEPSPEED).read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads((folder / DEEPSPEED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return values
@@ -339,7 +343,7 @@ def _zero_stage(deepspeed: Mapping[str, Any] | None) -> str:
     return f"ZeRO stage {deepspeed.get('zero_optimization', {}).get('stage', 0)}"
 
 
-def command(plan: RunPlan, folder: Path) -> list[str]:
+def build_training_command(plan: RunPlan, folder: Path) -> list[str]:
     """Return the command: this Python, or accelerate's launcher for DeepSpeed. Raises `ConfigError`."""
     module = ["-m", "ops.training.grpo", "--run", str(folder)]
     grpo = plan.recipe.grpo
@@ -348,16 +352,16 @@ def command(plan: RunPlan, folder: Path) -> list[str]:
     return [
         sys.executable, "-m", "ops.training.run.processes",
         "--use_deepspeed",
-        "--deepspeed_config_file", str(folder / DEEPSPEED),
+        "--deepspeed_config_file", str(folder / DEEPSPEED_FILE),
         "--num_processes", str(grpo.processes),
-        *this_node().arguments(grpo.processes),
+        *read_training_node().launcher_arguments(grpo.processes),
         # Sets the file's `"bf16": {"enabled": "auto"}` on GPUs and CPUs.
         "--mixed_precision", "bf16" if getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16" else "no",
         *module,
     ]  # fmt: skip
 
 
-def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
+def prepare_environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     """Return environment variables for the trainer's process, which starts now; they make it end with this process.
 
     The version of the trainer is recorded in the run's folder; a line warns if the run was begun with another.
@@ -370,15 +374,15 @@ def environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     vLLM beside the trainer listens on a port. Without one in the environment TRL takes 29500 if it is free, and of two
     trainings that start together on one machine the second then fails. accelerate's launcher chooses its own.
     """
-    note_trainer(folder)
-    variables = {PARENT: name_of(os.getpid())}
+    record_trainer(folder)
+    variables = {PARENT_VARIABLE: name_of(os.getpid())}
     if plan.recipe.grpo.vllm and plan.recipe.grpo.deepspeed is None:
         variables["MASTER_PORT"] = str(free_port())
     if plan.recipe.grpo.deepspeed is not None:
-        if this_node().nodes == 1:  # before the ranks start, which must go on from the same checkpoint
-            sound_checkpoint(folder)
-        extensions = folder / EXTENSIONS
-        if (node := this_node()).nodes > 1:  # each rank compiles for itself
+        if read_training_node().nodes == 1:  # before the ranks start, which must go on from the same checkpoint
+            find_intact_checkpoint(folder)
+        extensions = folder / EXTENSIONS_FOLDER
+        if (node := read_training_node()).nodes > 1:  # each rank compiles for itself
             extensions /= f"node-{node.rank}"
         for lock in extensions.glob("*/lock"):
             lock.unlink(missing_ok=True)

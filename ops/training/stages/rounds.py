@@ -21,14 +21,14 @@ from ops.conductor.rollout import Rollout
 from ops.config import Recursive
 from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.training.rewards.outage import FirstStep, Patience, roll_out_patiently
-from ops.training.rewards.reward import StepStatistics, WorkerSamples, counted, summarize
-from ops.training.rewards.reward_term import contributions
-from ops.workflow.play import Fits, next_messages
+from ops.training.rewards.outage import FirstStepCheck, OutagePolicy, execute_rollouts_with_retries
+from ops.training.rewards.reward import StepStatistics, WorkerSamples, count_rounds, summarize_rollouts
+from ops.training.rewards.reward_term import weigh_terms
+from ops.workflow.play import HasRoom, build_next_round_messages
 from ops.workflow.team import Team
 
 
-def chosen(problems: Sequence[Problem], recursive: Recursive, seed: int) -> list[Problem]:
+def select_problems(problems: Sequence[Problem], recursive: Recursive, seed: int) -> list[Problem]:
     """Return the problems of the mix that the stage asks, in the mix's order."""
     by_benchmark: dict[str, list[str]] = {}
     for problem in problems:
@@ -41,7 +41,7 @@ def chosen(problems: Sequence[Problem], recursive: Recursive, seed: int) -> list
     return [problem for problem in problems if problem.key in taken]
 
 
-def recursive_places(questions: Sequence[str]) -> list[bool]:
+def mark_recursive_rollouts(questions: Sequence[str]) -> list[bool]:
     """Return whether each rollout is in the second half of its question's rollouts, which are consecutive."""
     places: list[bool] = []
     for _, group in groupby(questions):
@@ -50,47 +50,47 @@ def recursive_places(questions: Sequence[str]) -> list[bool]:
     return places
 
 
-def followed(questions: Sequence[str], ready: Sequence[bool]) -> list[int | None]:
+def assign_previous_rounds(questions: Sequence[str], can_continue: Sequence[bool]) -> list[int | None]:
     """Return the rollout that each rollout continues; None for a first round.
 
-    `ready`: whether a rollout is a first round that can be continued. Those of a question are continued in turn; if
-    there is none, the second half are first rounds as well.
+    `can_continue`: whether a rollout is a first round that can be continued. Those of a question are continued in turn;
+    if there is none, the second half are first rounds as well.
     """
     follows: list[int | None] = []
     for _, group in groupby(range(len(questions)), key=lambda place: questions[place]):
         places = list(group)
         half = len(places) // 2
-        able = [place for place in places[:half] if ready[place]]
+        able = [place for place in places[:half] if can_continue[place]]
         follows += [None] * half
         follows += [able[turn % len(able)] if able else None for turn in range(len(places) - half)]
     return follows
 
 
-def blended(own: float | None, later: Sequence[float | None], gamma: float) -> float | None:
+def blend_rewards(reward: float | None, later_rewards: Sequence[float | None], gamma: float) -> float | None:
     """Return a first round's reward: (1 - γ) of its own outcome plus γ of the mean of its following rounds.
 
     The own outcome alone counts if no round followed or none of their
     outcomes is known. None if the own outcome is unknown.
     """
-    known = [reward for reward in later if reward is not None]
-    return own if own is None or not known else (1 - gamma) * own + gamma * fmean(known)
+    known = [reward for reward in later_rewards if reward is not None]
+    return reward if reward is None or not known else (1 - gamma) * reward + gamma * fmean(known)
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _FirstRounds:
     """The first rounds of a step, and which of them each recursive round continues."""
 
     rollouts: Mapping[int, Rollout]
-    follows: Sequence[int | None]
+    previous_of: Sequence[int | None]
     seconds: float
 
 
 class RoundRewards:
-    """The reward of a step in two parts: `begin` after the first
+    """The reward of a step in two parts: `execute_first_rounds` after the first
     rounds are generated, `workflow_reward` (TRL's) after the others.
 
-    The arguments are those of `ops.training.rewards.reward.reward_function`. `fits`: whether a prompt leaves room for a
-    completion.
+    The arguments are those of `ops.training.rewards.reward.build_reward_function`. `has_room`: whether a prompt leaves
+    room for a completion.
     """
 
     def __init__(
@@ -103,26 +103,26 @@ class RoundRewards:
         weights: Mapping[str, float],
         worker_samples: WorkerSamples,
         ends: Collection[int],
-        patience: Patience,
-        fits: Fits,
-        first_step: FirstStep | None = None,
+        outage_policy: OutagePolicy,
+        has_room: HasRoom,
+        first_step: FirstStepCheck | None = None,
     ) -> None:
         self._problems, self._team, self._recursive, self._on_batch = problems, team, recursive, on_batch
         self._weights, self._worker_samples, self._ends = weights, worker_samples, ends
-        self._patience, self._fits, self._first_step = patience, fits, first_step
-        self._begun: _Begun | None = None
+        self._outage_policy, self._has_room, self._first_step = outage_policy, has_room, first_step
+        self._first_rounds: _FirstRounds | None = None
 
-    async def begin(
+    async def execute_first_rounds(
         self, questions: Sequence[str], texts: Mapping[int, str], ids: Mapping[int, Sequence[int]], epoch: int
     ) -> dict[int, list[Message]]:
         """Execute the first rounds, by their places among the step's rollouts; return the prompts of the others.
 
-        Raises the errors of `roll_out_patiently`.
+        Raises the errors of `execute_rollouts_with_retries`.
         """
         started = time.perf_counter()
-        rollouts = await self._rolled_out(questions, texts, ids, epoch, {})
+        rollouts = await self._execute_rollouts(questions, texts, ids, epoch, {})
         prompts = {
-            place: next_messages(
+            place: build_next_round_messages(
                 self._team,
                 self._problems[questions[place]],
                 rollout.text,
@@ -132,9 +132,9 @@ class RoundRewards:
             for place, rollout in rollouts.items()
             if rollout.trace is not None and rollout.trace.answer is not None
         }
-        ready = [place in prompts and self._fits(prompts[place]) for place in range(len(questions))]
-        follows = followed(questions, ready)
-        self._begun = _Begun(rollouts, follows, time.perf_counter() - started)
+        ready = [place in prompts and self._has_room(prompts[place]) for place in range(len(questions))]
+        follows = assign_previous_rounds(questions, ready)
+        self._first_rounds = _FirstRounds(rollouts, follows, time.perf_counter() - started)
         return {place: prompts[before] for place, before in enumerate(follows) if before is not None}
 
     async def workflow_reward(
@@ -145,14 +145,15 @@ class RoundRewards:
         completion_ids: Sequence[Sequence[int]],
         **_: Any,
     ) -> list[float | None]:
-        """Execute the other rollouts and return every rollout's reward. Raises the errors of `roll_out_patiently`."""
-        begun, self._begun = self._begun, None
+        """Execute the other rollouts and return every rollout's reward. Raises the errors of
+        `execute_rollouts_with_retries`."""
+        begun, self._first_rounds = self._first_rounds, None
         assert begun is not None  # the step's first rounds were executed before its others were generated
         started = time.perf_counter()
         texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
         others = [place for place in range(len(texts)) if place not in begun.rollouts]
-        after = {place: begun.rollouts[before] for place in others if (before := begun.follows[place]) is not None}
-        later = await self._rolled_out(
+        after = {place: begun.rollouts[before] for place in others if (before := begun.previous_of[place]) is not None}
+        later = await self._execute_rollouts(
             problem,
             {place: texts[place] for place in others},
             dict(enumerate(completion_ids)),
@@ -160,22 +161,22 @@ class RoundRewards:
             after,
         )
         every = {**later, **begun.rollouts}
-        added = {place: contributions(rollout, self._weights) for place, rollout in every.items()}
+        added = {place: weigh_terms(rollout, self._weights) for place, rollout in every.items()}
         batch = [self._problems[problem[place]] for place in every]
         seconds = begun.seconds + time.perf_counter() - started
-        statistics = summarize(list(every.values()), batch, seconds, list(added.values()))
-        self._on_batch(replace(statistics, rounds=counted(list(every.values()))))
+        statistics = summarize_rollouts(list(every.values()), batch, seconds, list(added.values()))
+        self._on_batch(replace(statistics, rounds=count_rounds(list(every.values()))))
         own = {
             place: None if rollout.reward is None else rollout.reward + sum(added[place].values())
             for place, rollout in every.items()
         }
-        return [self._earned(place, own, begun.follows) for place in range(len(texts))]
+        return [self._total_reward(place, own, begun.previous_of) for place in range(len(texts))]
 
-    def _earned(self, place: int, own: Mapping[int, float | None], follows: Sequence[int | None]) -> float | None:
+    def _total_reward(self, place: int, own: Mapping[int, float | None], follows: Sequence[int | None]) -> float | None:
         later = [own[after] for after, before in enumerate(follows) if before == place]
-        return blended(own[place], later, self._recursive.gamma)
+        return blend_rewards(own[place], later, self._recursive.gamma)
 
-    async def _rolled_out(
+    async def _execute_rollouts(
         self,
         questions: Sequence[str],
         texts: Mapping[int, str],
@@ -191,13 +192,13 @@ class RoundRewards:
         }
         if self._first_step is not None and not after:
             self._first_step.check([texts[place] for place in places], [self._team] * len(places), cut_off)
-        rollouts = await roll_out_patiently(
+        rollouts = await execute_rollouts_with_retries(
             [texts[place] for place in places],
             [self._problems[questions[place]] for place in places],
             self._team,
-            self._patience,
-            sample=self._worker_samples.of(epoch, places, len(questions)),
+            self._outage_policy,
+            sample=self._worker_samples.sample_indices(epoch, places, len(questions)),
             cut_off=cut_off,
-            after=[after.get(place) for place in places],
+            previous=[after.get(place) for place in places],
         )
         return dict(zip(places, rollouts, strict=True))

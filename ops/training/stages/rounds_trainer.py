@@ -16,32 +16,32 @@ from typing import Any
 
 import torch
 
-from ops.training.stages.rounds import RoundRewards, recursive_places
+from ops.training.stages.rounds import RoundRewards, mark_recursive_rollouts
 from ops.training.step.questions import Row
-from ops.workflow.controls import plain_messages
+from ops.workflow.controls import escape_messages
 
 
-class InRounds:
+class RoundsMixin:
     """Combined with `TimedTrainer`, before it: half of a question's rollouts continue from the answers of the other
     half."""
 
     def __init__(self, *arguments: Any, rounds: RoundRewards, **named: Any) -> None:
         super().__init__(*arguments, reward_funcs=rounds.workflow_reward, **named)  # type: ignore[call-arg]
-        self._recursive = rounds
-        self._mine: Sequence[Row] = ()
+        self._round_rewards = rounds
+        self._rank_rows: Sequence[Row] = ()
         """The rows of this rank's rollouts, grouped by question."""
         self.rollout_func = self._write_rounds
 
     def step_rows(self: Any, inputs: list[Row]) -> list[Row]:
         """Return the rows of this rank's rollouts, and keep them for the recursive rounds."""
         rows: list[Row] = super().step_rows(inputs)  # type: ignore[misc]
-        self._mine = rows
+        self._rank_rows = rows
         return rows
 
     def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
         """Return what TRL expects of a rollout function, row by row: both rounds, each with its own prompt."""
-        questions = [row["problem"] for row in self._mine]
-        rows, second = len(prompts), recursive_places(questions)
+        questions = [row["problem"] for row in self._rank_rows]
+        rows, second = len(prompts), mark_recursive_rollouts(questions)
         first = [place for place in range(rows) if not second[place]]
         ids = self.tokenize_prompts(list(prompts))
         # On every rank, `alike` consecutive rows have one prompt, which is sent to vLLM's server once.
@@ -49,11 +49,11 @@ class InRounds:
         written, said = self.generate_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
         chats = asyncio.run_coroutine_threadsafe(
-            self._recursive.begin(
+            self._round_rewards.execute_first_rounds(
                 questions,
                 dict(zip(first, texts, strict=True)),
                 dict(zip(first, written, strict=True)),
-                self._mine[0]["epoch"],
+                self._rank_rows[0]["epoch"],
             ),
             self.async_loop,
         ).result()
@@ -62,7 +62,7 @@ class InRounds:
         others = [place for place in range(rows) if second[place]]
         going = [place for place in others if place in chats]
         if going:
-            shown = [plain_messages(self.processing_class, chats[place]) for place in going]
+            shown = [escape_messages(self.processing_class, chats[place]) for place in going]
             for place, tokens in zip(going, self.tokenize_prompts(shown), strict=True):
                 ids[place] = tokens
         again, said_again = self.generate_turn([ids[place] for place in others], None, {}, 1)
@@ -81,7 +81,7 @@ class InRounds:
         """Score first the rows whose prompt others share, then those with their own prompt: packed together, each of
         the latter would be padded to the length of a whole group."""
         score = super().score_tokens  # type: ignore[misc]
-        parts = _by_company(input_ids, attention_mask, logits_to_keep) if self.packs else []
+        parts = _split_by_shared_prompt(input_ids, attention_mask, logits_to_keep) if self.can_pack else []
         if len(parts) < 2:
             return score(model, input_ids, attention_mask, logits_to_keep, **others)
         scored = []
@@ -93,7 +93,9 @@ class InRounds:
         return *(None if part[0] is None else torch.cat(part)[order] for part in (logps, entropies)), aux[0]
 
 
-def _by_company(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> list[torch.Tensor]:
+def _split_by_shared_prompt(
+    input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
+) -> list[torch.Tensor]:
     """Return the rows that share their prompt with other rows, and the remaining rows; empty parts are omitted."""
     wide = input_ids.shape[1] - completion
     prompts = torch.cat([(input_ids * attention_mask)[:, :wide], attention_mask[:, :wide]], dim=1)

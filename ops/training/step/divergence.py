@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from ops.config import Grpo
 from ops.core.errors import PodiumError
 
-_NO_PROBABILITIES = "probability tensor contains either"
+_INVALID_PROBABILITIES = "probability tensor contains either"
 
 
 class Divergence(PodiumError):
@@ -37,18 +37,18 @@ class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
     def __init__(self, grpo: Grpo) -> None:
         self._grpo = grpo
 
-    def loss(self, loss: torch.Tensor, step: int) -> torch.Tensor:
-        """Check `loss` before its backward pass in a step."""
+    def check_loss(self, loss: torch.Tensor, step: int) -> torch.Tensor:
+        """Check `check_loss` before its backward pass in a step."""
         self._check("the loss is", [loss], step)
         return loss
 
     @contextmanager
-    def drawing(self, step: int) -> Iterator[None]:
+    def explain_sampling_errors(self, step: int) -> Iterator[None]:
         """Explain an error of sampling inside the block: torch refuses to sample from invalid probabilities."""
         try:
             yield
         except RuntimeError as error:
-            if _NO_PROBABILITIES not in str(error):
+            if _INVALID_PROBABILITIES not in str(error):
                 raise
             raise Divergence("the policy's probabilities are", step, self._grpo) from error
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-ROWS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
-AVERAGED = ("grpo", "dr_grpo")
+ROW_COLUMNS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
+AVERAGED_LOSSES = ("grpo", "dr_grpo")
 """Losses that are means over rows."""
-_NOTHING = 1e-6
+_ZERO_ADVANTAGE = 1e-6
 
 
-def without_duplicates(inputs: dict[str, Any]) -> dict[str, Any]:
+def merge_duplicates(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return TRL's inputs of one forward pass, (rows, tokens) each, with one row for equal ones and no row without
     gradient.
 
@@ -31,11 +31,11 @@ def without_duplicates(inputs: dict[str, Any]) -> dict[str, Any]:
     advantages = inputs["advantages"].new_zeros(len(distinct)).index_add_(0, copy_of, inputs["advantages"])
     first = torch.full((len(distinct),), len(every), device=copy_of.device)
     first = first.scatter_reduce_(0, copy_of, torch.arange(len(every), device=copy_of.device), "amin")
-    pulls = advantages.abs() > _NOTHING
+    pulls = advantages.abs() > _ZERO_ADVANTAGE
     if not pulls.any():
         pulls[0] = True
     kept, advantages = first[pulls], advantages[pulls]
-    left = {name: inputs[name][kept] for name in ROWS[:-1]}
+    left = {name: inputs[name][kept] for name in ROW_COLUMNS[:-1]}
     begin = int(left["prompt_mask"].any(0).int().argmax())
     end = int(left["completion_mask"].any(0).sum())
     return {

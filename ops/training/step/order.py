@@ -17,17 +17,17 @@ from ops.benchmarks.graded import read_graded_responses
 from ops.config import Setup
 from ops.core.problem import Problem
 
-HALF_LIFE = 20
+HALF_LIFE_STEPS = 20
 """Number of steps after which an observation has half its weight."""
-PRIOR = 1.0
+PRIOR_GROUPS = 1.0
 """Number of groups that have the weight of a subject's forecast."""
-ALIKE = 0.1
+UNIFORM_SHARE = 0.1
 """Share of the questions that is spread evenly over all problems, so that each is chosen sometimes."""
 _PAIR_TO_VARIANCE = 1 / 8
 """Two rollouts differ with probability 2p(1 - p)."""
 
 
-def expected_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, float]:
+def forecast_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, float]:
     """Return problem's key → the variance of its rewards, forecast from the precached responses. Raises `DataError`."""
     from ops.curation.signal import estimate_group_signals, make_rescue_prior
     from ops.precaching.profiles import tally_responses
@@ -38,74 +38,74 @@ def expected_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, f
     return {key: chance * _PAIR_TO_VARIANCE for key, chance in pairs.items()}
 
 
-class Order:
-    """Each problem has a claim, which grows by its share of every step; those with the largest claims are chosen.
+class WeightedRoundRobin:
+    """Chooses problems by weighted round-robin.
 
-    Problems are therefore chosen in proportion to their shares, as evenly as possible; with equal shares, each is
-    chosen once before any repeats. Only the initial claims are random, by the seed.
+    The credit of each problem grows by its share at every step, and the problems with the most credit are chosen. With
+    equal shares, each problem is chosen once before any is repeated. Only the initial credits are random, by the seed.
     """
 
     def __init__(self, problems: Sequence[Problem], seed: int, expected: Mapping[str, float]) -> None:
         """`expected`: problem's key → variance."""
         random = Random(f"order {seed}")
         self._problems = {problem.key: problem for problem in problems}
-        self._claims = {key: random.random() for key in self._problems}
+        self._credits = {key: random.random() for key in self._problems}
         self._expected = dict(expected)
-        self._seen: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        self._observed: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
         """Domain and subject → sums of the observed and of the expected variances."""
 
-    def ask(self, count: int) -> list[Problem]:
+    def choose_problems(self, count: int) -> list[Problem]:
         """Return the problems of the next step."""
-        for key, share in self.shares().items():
-            self._claims[key] += min(1.0, count * share)
-        chosen = sorted(self._claims, key=lambda key: -self._claims[key])[:count]
+        for key, share in self.problem_shares().items():
+            self._credits[key] += min(1.0, count * share)
+        chosen = sorted(self._credits, key=lambda key: -self._credits[key])[:count]
         for key in chosen:
-            self._claims[key] -= 1.0
+            self._credits[key] -= 1.0
         return [self._problems[key] for key in chosen]
 
-    def shares(self) -> dict[str, float]:
+    def problem_shares(self) -> dict[str, float]:
         """Return problem's key → its share of the questions; the shares add up to 1."""
         ratios = self._ratios()
-        weights = {key: self._expected[key] * ratios[_subject(problem)] for key, problem in self._problems.items()}
+        weights = {key: self._expected[key] * ratios[_subject_of(problem)] for key, problem in self._problems.items()}
         total, even = sum(weights.values()), 1 / len(weights)
         if not total:
             return dict.fromkeys(weights, even)
-        return {key: ALIKE * even + (1 - ALIKE) * weight / total for key, weight in weights.items()}
+        return {key: UNIFORM_SHARE * even + (1 - UNIFORM_SHARE) * weight / total for key, weight in weights.items()}
 
     def _ratios(self) -> dict[str, float]:
         """Return domain and subject → observed ÷ expected variance."""
         forecasts: defaultdict[str, list[float]] = defaultdict(list)
         for key, problem in self._problems.items():
-            forecasts[_subject(problem)].append(self._expected[key])
+            forecasts[_subject_of(problem)].append(self._expected[key])
         ratios = {}
         for subject, values in forecasts.items():
-            prior = PRIOR * fmean(values)
-            seen, predicted = self._seen.get(subject, (0.0, 0.0))
+            prior = PRIOR_GROUPS * fmean(values)
+            seen, predicted = self._observed.get(subject, (0.0, 0.0))
             ratios[subject] = (prior + seen) / (prior + predicted) if prior + predicted else 1.0
         return ratios
 
-    def learn(self, variances: Iterable[tuple[str, float]]) -> None:
+    def record_variances(self, variances: Iterable[tuple[str, float]]) -> None:
         """Record the results of one step: the key of each question, and the variance of its rewards."""
-        kept = 0.5 ** (1 / HALF_LIFE)
-        for subject, (seen, predicted) in self._seen.items():
-            self._seen[subject] = (kept * seen, kept * predicted)
+        kept = 0.5 ** (1 / HALF_LIFE_STEPS)
+        for subject, (seen, predicted) in self._observed.items():
+            self._observed[subject] = (kept * seen, kept * predicted)
         for key, variance in variances:
-            seen, predicted = self._seen[_subject(self._problems[key])]
-            self._seen[_subject(self._problems[key])] = (seen + variance, predicted + self._expected[key])
+            seen, predicted = self._observed[_subject_of(self._problems[key])]
+            self._observed[_subject_of(self._problems[key])] = (seen + variance, predicted + self._expected[key])
 
     @property
     def state(self) -> dict[str, Any]:
         """Return the JSON-ready state that later steps depend on, including the forecast, which new responses would
         change."""
-        return {"claims": dict(self._claims), "expected": self._expected, "seen": dict(self._seen)}
+        return {"claims": dict(self._credits), "expected": self._expected, "seen": dict(self._observed)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a stored `state`."""
-        self._claims = {key: state["claims"][key] for key in self._problems}
+        self._credits = {key: state["claims"][key] for key in self._problems}
         self._expected = state["expected"]
-        self._seen.clear()
-        self._seen.update({subject: (seen, predicted) for subject, (seen, predicted) in state["seen"].items()})
+        self._observed.clear()
+        self._observed.update({subject: (seen, predicted) for subject, (seen, predicted) in state["seen"].items()})
 
 
-def _subject(problem: Problem) -> str:
+def _subject_of(problem: Problem) -> str:
     return f"{problem.domain}/{problem.subject}"

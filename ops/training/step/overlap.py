@@ -20,14 +20,14 @@ from typing import Any
 import torch
 
 from ops.training.rewards.reward import StepStatistics
-from ops.training.step.timed_trainer import Landed, TimedTrainer
+from ops.training.step.timed_trainer import FinishedRollouts, TimedTrainer
 from ops.training.step.trl_private import pad
 
 Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Flight:
+class PendingRollouts:
     """One step's rollouts between generation and reward."""
 
     rows: Rows
@@ -38,7 +38,7 @@ class Flight:
     rewards: Future[list[float | None]]
     statistics: list[StepStatistics]
     """Statistics of the rollouts once they have finished."""
-    figures: dict[str, list[float]]
+    metrics: dict[str, list[float]]
     """What TRL logs of the completions: their lengths."""
 
 
@@ -49,22 +49,22 @@ class OverlappedTrainer(TimedTrainer):
         super().__init__(*args, **settings)
         self._staleness = staleness
         trainer: Any = self
-        [self._ask] = trainer.reward_funcs
-        trainer.reward_funcs = [self._landed]
-        self._following: deque[Any] = deque()
+        [self._reward_function] = trainer.reward_funcs
+        trainer.reward_funcs = [self._await_rewards]
+        self._prefetched: deque[Any] = deque()
         """The prefetched parts of the data set, for the following steps."""
-        self._ahead: list[Rows] = []
+        self._next_rows: list[Rows] = []
         """The rows of the next steps; fewer than `staleness` at the end of training."""
-        self._coming: deque[Flight] = deque()
-        self._landing: Flight | None = None
+        self._pending: deque[PendingRollouts] = deque()
+        self._current: PendingRollouts | None = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
         """Return this step's batches, while those of the next steps are prepared."""
-        while len(self._following) <= self._staleness:
-            self._following.append(super().get_batch_samples(epoch_iterator, num_batches, device))
-        batches = self._following.popleft()
+        while len(self._prefetched) <= self._staleness:
+            self._prefetched.append(super().get_batch_samples(epoch_iterator, num_batches, device))
+        batches = self._prefetched.popleft()
         left = self.args.max_steps - self.state.global_step - 1
-        self._ahead = [rows[0] for rows, *_ in islice(self._following, left) if rows]
+        self._next_rows = [rows[0] for rows, *_ in islice(self._prefetched, left) if rows]
         return batches
 
     def train(self, *args: Any, **settings: Any) -> Any:
@@ -72,63 +72,63 @@ class OverlappedTrainer(TimedTrainer):
         try:
             return super().train(*args, **settings)
         finally:
-            for flight in self._coming:
+            for flight in self._pending:
                 flight.rewards.cancel()
 
     def score_rollouts(self, inputs: Rows) -> dict[str, Any]:
         """Return the scores of the rollouts that were generated `staleness` steps ago."""
-        flight = self._coming.popleft() if self._coming else self._start(inputs)
+        flight = self._pending.popleft() if self._pending else self._start_rollouts(inputs)
         assert flight.rows == inputs, "rollouts land in the order in which they started"
-        for rows in self._ahead[len(self._coming) :]:
-            self._coming.append(self._start(rows))
-        self._landing = flight
-        self.add_figures(flight.figures)
+        for rows in self._next_rows[len(self._pending) :]:
+            self._pending.append(self._start_rollouts(rows))
+        self._current = flight
+        self.add_metrics(flight.metrics)
         scored = super().score_rollouts(inputs)
-        self._landing = None
+        self._current = None
         if flight.logps is not None:
             scored["old_per_token_logps"] = flight.logps
         return scored
 
     def generate_rollouts(self, prompts: list[Any]) -> Any:
         """Return the rollouts that were generated for this step before."""
-        return super().generate_rollouts(prompts) if self._landing is None else self._landing.generated
+        return super().generate_rollouts(prompts) if self._current is None else self._current.generated
 
-    def _start(self, rows: Rows) -> Flight:
+    def _start_rollouts(self, rows: Rows) -> PendingRollouts:
         """Generate with the present policy, and call the workers without waiting for them."""
-        logged = self.take_figures()
+        logged = self.take_metrics()
         generated = super().generate_rollouts([row["prompt"] for row in rows])
-        figures = self.take_figures()
-        self.add_figures(logged)
+        figures = self.take_metrics()
+        self.add_metrics(logged)
         prompts, written, _, completions, *_ = generated
         columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
         statistics: list[StepStatistics] = []
-        asked = self._ask(
+        asked = self._reward_function(
             completions=completions, completion_ids=written, trainer_state=self.state, seen=statistics.append, **columns
         )
         rewards = asyncio.run_coroutine_threadsafe(asked, self.async_loop)
         logps = None if self.use_vllm else self._logps(prompts, written)
-        return Flight(rows, generated, logps, rewards, statistics, figures)
+        return PendingRollouts(rows, generated, logps, rewards, statistics, figures)
 
     @torch.no_grad()
     def _logps(self, prompts: list[list[int]], written: list[list[int]]) -> torch.Tensor:
         """Return log-probabilities of the completions' tokens by the present policy, padded as TRL pads them."""
         fill, columns = self.pad_token_id, [(prompts, "left"), (written, "right")]
-        ids = [self._padded(rows, fill, side) for rows, side in columns]
-        shown = [self._padded([[1] * len(row) for row in rows], 0, side) for rows, side in columns]
+        ids = [self._pad_rows(rows, fill, side) for rows, side in columns]
+        shown = [self._pad_rows([[1] * len(row) for row in rows], 0, side) for rows, side in columns]
         logps: torch.Tensor = self.score_tokens(
             self.model, torch.cat(ids, dim=1), torch.cat(shown, dim=1), ids[1].size(1),
             batch_size=self.args.per_device_train_batch_size,
         )[0]  # fmt: skip
         return logps
 
-    def _padded(self, rows: list[list[int]], fill: int, side: str) -> torch.Tensor:
+    def _pad_rows(self, rows: list[list[int]], fill: int, side: str) -> torch.Tensor:
         padded: torch.Tensor = pad([torch.tensor(row) for row in rows], padding_value=fill, padding_side=side)
         return padded.to(self.accelerator.device)
 
-    async def _landed(self, **_: Any) -> list[float | None]:
+    async def _await_rewards(self, **_: Any) -> list[float | None]:
         """Return the rewards of the rollouts of this step; TRL calls this as its reward function."""
-        flight, began = self._landing, time.perf_counter()
+        flight, began = self._current, time.perf_counter()
         assert flight is not None
         rewards = await asyncio.wrap_future(flight.rewards)
-        self.landed = Landed(flight.statistics[0], time.perf_counter() - began)
+        self.finished_rollouts = FinishedRollouts(flight.statistics[0], time.perf_counter() - began)
         return rewards

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-LONGEST = 4096
+MAX_PACKED_TOKENS = 4096
 """Maximum tokens of a packed sequence, because the mask grows with its square."""
-_SCORED_NOT = -100
+_IGNORED_LABEL = -100
 
 
-class Packed(NamedTuple):
+class PackedBatch(NamedTuple):
     """The model's inputs, (groups, tokens) each, and the place of each row's completion."""
 
     inputs: dict[str, torch.Tensor]
@@ -25,30 +25,30 @@ class Packed(NamedTuple):
     """Row → its group."""
     columns: torch.Tensor
     """(rows, completion tokens): columns of the packed sequence; 1 for padding."""
-    scored: torch.Tensor
+    is_scored: torch.Tensor
     """(rows, completion tokens): True except for padding."""
 
 
-def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int) -> Packed | None:
-    """Pack rows of a prompt, padded on the left, and `completion` tokens, padded on the right, by equal prompts.
+def pack_groups(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion_tokens: int) -> PackedBatch | None:
+    """Pack rows of a prompt, padded on the left, and `completion_tokens` tokens, padded on the right, by equal prompts.
 
-    None if a packed sequence would be longer than `LONGEST`.
+    None if a packed sequence would be longer than `MAX_PACKED_TOKENS`.
     """
     mask = attention_mask.bool()
-    wide = input_ids.shape[1] - completion
+    wide = input_ids.shape[1] - completion_tokens
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for row, (ids, kept) in enumerate(zip(input_ids[:, :wide], mask[:, :wide], strict=True)):
         groups[tuple(ids[kept].tolist())].append(row)
     lengths = mask[:, wide:].sum(1).tolist()
     # Each completion follows its own copy of the prompt's last token, whose state predicts its first token.
     width = max(len(prompt) - 1 + sum(1 + lengths[row] for row in rows) for prompt, rows in groups.items())
-    if width > LONGEST:
+    if width > MAX_PACKED_TOKENS:
         return None
     shape = (len(groups), width)
-    ids, labels = torch.zeros(shape, dtype=torch.long), torch.full(shape, _SCORED_NOT)
+    ids, labels = torch.zeros(shape, dtype=torch.long), torch.full(shape, _IGNORED_LABEL)
     positions, segments = torch.zeros(shape, dtype=torch.long), torch.full(shape, -1)
     group = torch.zeros(len(input_ids), dtype=torch.long)
-    columns = torch.ones((len(input_ids), completion), dtype=torch.long)
+    columns = torch.ones((len(input_ids), completion_tokens), dtype=torch.long)
     for index, (prompt, rows) in enumerate(groups.items()):
         shared = len(prompt) - 1
         ids[index, :shared] = torch.tensor(prompt[:-1])
@@ -71,19 +71,19 @@ def pack(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int)
     inputs = {
         "input_ids": ids, "attention_mask": visible[:, None], "position_ids": positions, "labels": labels,
     }  # fmt: skip
-    return Packed(inputs, group, columns, mask[:, wide:])
+    return PackedBatch(inputs, group, columns, mask[:, wide:])
 
 
-def unpack(values: torch.Tensor, packed: Packed) -> torch.Tensor:
+def unpack_values(values: torch.Tensor, packed: PackedBatch) -> torch.Tensor:
     """Return TRL's values from the second token on, (groups, tokens - 1), as (rows, completion tokens), with 0 for
     padding."""
     rows: torch.Tensor = values[packed.group[:, None], packed.columns - 1]
-    return rows.masked_fill(~packed.scored, 0.0)
+    return rows.masked_fill(~packed.is_scored, 0.0)
 
 
-def score(model: Any, packed: Packed) -> tuple[torch.Tensor, torch.Tensor | None]:
+def score_packed(model: Any, packed: PackedBatch) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return log-probability and entropy (nats) of every token of every completion, by TRL's scoring head; no entropy
     if the head gives none (a reference model's)."""
     outputs = model(**packed.inputs, fused_lm_head=True)
-    entropy = None if outputs.entropy is None else unpack(outputs.entropy, packed)
-    return unpack(outputs.log_probs, packed), entropy
+    entropy = None if outputs.entropy is None else unpack_values(outputs.entropy, packed)
+    return unpack_values(outputs.log_probs, packed), entropy

@@ -1,4 +1,4 @@
-"""Choose a step's questions by `Order`."""
+"""Choose a step's questions by `WeightedRoundRobin`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.problem import Problem
-from ops.training.step.order import Order
+from ops.training.step.order import WeightedRoundRobin
 from ops.training.step.trl_private import ExportableState, HookedTrainer
 
 Row = dict[str, Any]
@@ -24,18 +24,18 @@ Row = dict[str, Any]
 class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
     """Chooses the questions of a run. Its state is saved in and restored from each checkpoint's trainer_state.json."""
 
-    order: Order
-    row: Callable[[Problem, int], Row]
+    order: WeightedRoundRobin
+    build_row: Callable[[Problem, int], Row]
     """A function that returns the question of a problem in an epoch."""
 
-    def next(self, slots: Sequence[Row]) -> list[Row]:
+    def choose_questions(self, slots: Sequence[Row]) -> list[Row]:
         """Return the questions of a step, for which the data set proposes the rows `slots`."""
-        return [self.row(problem, slots[0]["epoch"]) for problem in self.order.ask(len(slots))]
+        return [self.build_row(problem, slots[0]["epoch"]) for problem in self.order.choose_problems(len(slots))]
 
-    def learn(self, asked: Sequence[Row], rewards: Sequence[Sequence[float]]) -> None:
+    def record_rewards(self, asked: Sequence[Row], rewards: Sequence[Sequence[float]]) -> None:
         """Record the rewards of each question's rollouts; NaN: no reward."""
         groups = zip(asked, ([reward for reward in group if not isnan(reward)] for group in rewards), strict=True)
-        self.order.learn((row["problem"], variance(scored)) for row, scored in groups if len(scored) > 1)
+        self.order.record_variances((row["problem"], variance(scored)) for row, scored in groups if len(scored) > 1)
 
     def state(self) -> dict[str, Any]:
         return {"args": {}, "attributes": self.order.state}
@@ -44,32 +44,34 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.order.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
 
 
-class AskingTrainer(HookedTrainer):
-    """GRPO on the questions that `asking` chooses, or on the data set's if it is not set."""
+class QuestionTrainer(HookedTrainer):
+    """GRPO on the questions that `step_questions` chooses, or on the data set's if it is not set."""
 
-    asking: StepQuestions | None = None
-    _asked: Sequence[Row] = ()
+    step_questions: StepQuestions | None = None
+    _step_rows: Sequence[Row] = ()
     """The questions of the step on all ranks."""
-    _rewards: torch.Tensor | None = None
+    _step_rewards: torch.Tensor | None = None
     """The rewards of the step's rollouts on all ranks."""
 
     def step_rows(self, inputs: list[Row]) -> list[Row]:
         """Return the rows of this rank's rollouts, grouped by question, in place of the data set's."""
-        if self.asking is None:
+        if self.step_questions is None:
             return inputs
-        self._asked = self.asking.next(gather_object(inputs)[:: self.num_generations])
-        everyones = [row for row in self._asked for _ in range(self.num_generations)]
+        self._step_rows = self.step_questions.choose_questions(gather_object(inputs)[:: self.num_generations])
+        everyones = [row for row in self._step_rows for _ in range(self.num_generations)]
         first = len(inputs) * self.accelerator.process_index
         return everyones[first : first + len(inputs)]
 
     def score_rollouts(self, inputs: list[Row]) -> dict[str, Any]:
-        """Return the scores of the step's questions; `asking` learns from their rewards."""
+        """Return the scores of the step's questions; `step_questions` learns from their rewards."""
         scored = super().score_rollouts(self.step_rows(inputs))
-        if self.asking is not None and self._rewards is not None:
-            self.asking.learn(self._asked, self._rewards[:, 0].view(len(self._asked), -1).tolist())
+        if self.step_questions is not None and self._step_rewards is not None:
+            self.step_questions.record_rewards(
+                self._step_rows, self._step_rewards[:, 0].view(len(self._step_rows), -1).tolist()
+            )
         return scored
 
-    def rewards_of(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        """Return the rewards, and keep them for `asking`."""
-        self._rewards = super().rewards_of(inputs, prompts, completions, completion_ids_list)
-        return self._rewards
+    def step_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        """Return the rewards, and keep them for `step_questions`."""
+        self._step_rewards = super().step_rewards(inputs, prompts, completions, completion_ids_list)
+        return self._step_rewards

@@ -21,12 +21,12 @@ WRITTEN_AGAINST = {"trl": "1.16.0", "transformers": "5.17.0"}
 class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's GRPO trainer whose private steps call public methods that a subclass may override."""
 
-    def loss_of(self, model: Any, inputs: dict[str, Any]) -> Any:
+    def step_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """Return the loss of one forward pass."""
         return super()._compute_loss(model, inputs)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        return self.loss_of(model, inputs)
+        return self.step_loss(model, inputs)
 
     def save_rng_state(self, output_dir: str) -> None:
         """Write this rank's random state to a checkpoint; trainer_state.json is written next, by the first rank."""
@@ -64,13 +64,13 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     def _generate(self, prompts: list[Any]) -> Any:
         return self.generate_rollouts(prompts)
 
-    def take_figures(self) -> dict[str, list[float]]:
+    def take_metrics(self) -> dict[str, list[float]]:
         """Return the figures that TRL has collected for its next log line, which then lacks them."""
         figures = dict(self._metrics["train"])
         self._metrics["train"].clear()
         return figures
 
-    def add_figures(self, figures: dict[str, list[float]]) -> None:
+    def add_metrics(self, figures: dict[str, list[float]]) -> None:
         """Add figures to TRL's next log line, which has the mean of each."""
         for name, values in figures.items():
             self._metrics["train"][name] += values
@@ -83,12 +83,12 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         return self.score_rollouts(inputs)
 
-    def rewards_of(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+    def step_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         """Return the rewards, shape (rollouts of all ranks, reward functions); NaN where a rollout has none."""
         return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        return self.rewards_of(inputs, prompts, completions, completion_ids_list)
+        return self.step_rewards(inputs, prompts, completions, completion_ids_list)
 
     def tokenize_prompts(self, prompts: list[Any]) -> list[list[int]]:
         """Return the token ids of each prompt."""
@@ -107,7 +107,7 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
         return int(self._tokenizer.pad_token_id)
 
     @property
-    def rewards_entropy(self) -> bool:
+    def has_entropy_bonus(self) -> bool:
         """Whether the loss includes a bonus for entropy."""
         return bool(self._entropy_bonus_enabled)
 

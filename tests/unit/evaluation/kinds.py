@@ -17,7 +17,7 @@ from ops.core.usage import Usage
 from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import OutcomeRow
-from ops.synthetic.generalists.mind import drawn
+from ops.synthetic.generalists.mind import sample_seed
 from ops.workflow.team import NO_CLIENT, Team
 
 WORDS = {
@@ -70,7 +70,7 @@ class Client:
         self.calls += 1
         problem = self.problems[messages[0]["content"].partition("\n")[0]]
         earlier = re.findall(r"Answer: (\w+)", "\n".join(each["content"] for each in messages[1::2]))
-        answer = said(worker.name, problem, self.right, drawn(Sample.of(sample)))
+        answer = said(worker.name, problem, self.right, sample_seed(Sample.of(sample)))
         if earlier and "most common" in messages[-1]["content"]:
             answer = Counter(earlier).most_common(1)[0][0]
         elif earlier and "Solve" not in messages[-1]["content"].rpartition("Subtask:")[2]:

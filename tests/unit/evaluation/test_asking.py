@@ -16,11 +16,11 @@ from ops.core.usage import Usage
 from ops.evaluation.method import Attempt, Method
 from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import OutcomeRow
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 
 WORKERS = (Worker(name="adder", model="local/adder"), Worker(name="moody", model="local/moody"))
-CHAIN = Workflow((Step(1, SOLVE), Step(0, "Check the answer.", "all")))
+CHAIN = Workflow((Step(1, SOLVE_SUBTASK), Step(0, "Check the answer.", "all")))
 
 
 def problem(i: int, benchmark: str = "math500") -> Problem:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ops.conductor.untrained import WRITE
+from ops.conductor.untrained import WRITE_SUBTASK
 from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.installation import resources
@@ -25,7 +25,7 @@ from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.bench.baselines import scores_table
 
@@ -117,7 +117,7 @@ def test_each_call_sees_all_the_answers_before_it(name: str) -> None:
     assert shown == [[boxed(i) for i in range(seen)] for seen in range(5)]
     assert row.correct == 1, "the last answer counts"
     subtasks = {messages[-1]["content"].rpartition("Subtask: ")[2] for _, messages, _ in client.asked}
-    assert len(subtasks - {SOLVE}) == (name == "five_reflection")
+    assert len(subtasks - {SOLVE_SUBTASK}) == (name == "five_reflection")
 
 
 def votes(*texts: str) -> Client:
@@ -255,11 +255,11 @@ def test_domains_weigh_the_same_in_the_sample() -> None:
 
 # ── a prompted conductor ─────────────────────────────────────────────────────
 
-WORKFLOW = Workflow((Step(0, SOLVE), Step(2, "Check.", "all")))
+WORKFLOW = Workflow((Step(0, SOLVE_SUBTASK), Step(2, "Check.", "all")))
 
 
 def writes(text: str) -> Say:
-    return lambda worker, messages, sample: text if messages[-1]["content"].endswith(WRITE) else boxed(7)
+    return lambda worker, messages, sample: text if messages[-1]["content"].endswith(WRITE_SUBTASK) else boxed(7)
 
 
 def test_generated_workflows_are_executed_and_their_generation_is_paid_for() -> None:

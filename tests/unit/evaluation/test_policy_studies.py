@@ -55,14 +55,14 @@ from ops.stages.studies.policies import read_untaught_problems
 from ops.stages.studies.samples import make_second_round_arm
 from ops.stages.studies.study import run_study
 from ops.stages.study_context import StudyContext
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.setups import without_workers
 from tests.unit.evaluation.test_arms import row as outcome
 
 NAMES = ("ada", "bob", "cid")
 INTERVENTIONS = [entry for entry in STUDIES.values() if isinstance(entry, Intervention)]
-STEPS = st.tuples(st.integers(0, 2), st.sampled_from(["Solve it.", "Check it.", SOLVE]), st.booleans())
+STEPS = st.tuples(st.integers(0, 2), st.sampled_from(["Solve it.", "Check it.", SOLVE_SUBTASK]), st.booleans())
 
 
 @st.composite
@@ -91,12 +91,12 @@ def test_an_arm_makes_workflows_of_workflows_and_changes_one_thing(written: list
             for before in written:
                 after = arm.rewrite(before, Random(seed))
                 assert after == arm.rewrite(before, Random(seed))
-                assert team.read(after.render()).workflow == after
+                assert team.parse(after.render()).workflow == after
                 assert fields_that_differ(before, after) <= allowed
                 assert {step.worker for step in after.steps} <= (
                     {*habits.workers} if entry != one_worker else {0, 1, 2}
                 )
-                assert {step.subtask for step in after.steps} <= {*habits.subtasks, SOLVE}
+                assert {step.subtask for step in after.steps} <= {*habits.subtasks, SOLVE_SUBTASK}
 
 
 def test_every_worker_has_its_turn_and_the_best_is_named() -> None:
@@ -161,7 +161,7 @@ def executed(written: Sequence[WrittenCompletion], team: Team, batch: int = 8) -
 def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> None:
     client = Table()
     team = team_of(client)
-    texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE).render()]
+    texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE_SUBTASK).render()]
     written = [WrittenCompletion(problem(place), 0, text) for place, text in enumerate(texts)]
     other = apply_change(
         written,
@@ -174,7 +174,7 @@ def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> Non
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
     ]  # fmt: skip
-    assert client.asked == [("ada", "Guess."), ("ada", SOLVE)]
+    assert client.asked == [("ada", "Guess."), ("ada", SOLVE_SUBTASK)]
     unworded = apply_change(
         written, without_subtasks_served.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0))[0], team, seed=1
     )
@@ -272,7 +272,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
         max_completion_tokens=64,
     )  # fmt: skip
     card.write(policy)
-    team = card.team(POOL, workspace.data, Execution(), Table())
+    team = card.build_team(POOL, workspace.data, Execution(), Table())
     for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
         save_rows(rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions))

@@ -27,7 +27,7 @@ from ops.results import table
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import load_rows, save_rows
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team
 from tests.bench.evaluation import measure
@@ -108,7 +108,7 @@ def test_right_wrong_and_unreadable() -> None:
 
 
 def test_a_step_that_no_later_step_sees_is_not_counted_among_the_workers() -> None:
-    [row] = run(Fixed(Workflow((Step(1, "Shout."), Step(0, SOLVE))).render()), [problem(0)])
+    [row] = run(Fixed(Workflow((Step(1, "Shout."), Step(0, SOLVE_SUBTASK))).render()), [problem(0)])
     assert (row.steps, row.workers, row.tokens) == (2, ("adder",), 15)
 
 

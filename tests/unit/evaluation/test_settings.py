@@ -17,8 +17,8 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored import scores_key
 from ops.planning.machine import Machine
-from ops.planning.recipe_plan import Plan
-from ops.planning.requirements.workers import keys
+from ops.planning.recipe_plan import RecipePlan
+from ops.planning.requirements.workers import require_keys
 from ops.stages.raw_problems import materialize_raw
 from ops.workers.unsent import check_pools
 from tests.setups import without_workers
@@ -121,7 +121,9 @@ def test_an_evaluations_pool_is_checked_before_anything_is_spent(monkeypatch: py
     keyed = Pool(name="keyed", workers=(Worker(name="ann", model="openai/x", api_key_env="ELSEWHERE_KEY"),))
     tools = Pool(name="tools", workers=(Worker(name="ann", model="local/guesser", price=FREE),))
     setup = Setup(Workspace(Path("/nowhere")), asking(pool="keyed"), tools, {"keyed": keyed})
-    [lacking] = keys(Plan(setup, Machine((), 24.0, 100.0, bubblewrap=True, cores=2), {}, date(2026, 1, 1)))
+    [lacking] = require_keys(
+        RecipePlan(setup, Machine((), 24.0, 100.0, has_bubblewrap=True, cores=2), {}, date(2026, 1, 1))
+    )
     assert (lacking.what, "ann" in lacking.why) == ("ELSEWHERE_KEY", True)
     with pytest.raises(ConfigError, match="ELSEWHERE_KEY"):
         check_pools(setup)

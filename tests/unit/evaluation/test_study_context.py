@@ -14,7 +14,7 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
 from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_on_subsets, train_policy
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.training_run import RESULT, RunPlan, RunResult
+from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult
 from tests.serving.script import card_of
 
 ORIGIN = {"policy": "a", "pool": "b"}
@@ -64,7 +64,7 @@ def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: P
 
     making = StudyContext(train, on_begin=lambda: began.append("now"))
     (tmp_path / "done").mkdir()
-    (tmp_path / "done" / RESULT).write_text(ended.model_dump_json(), encoding="utf-8")
+    (tmp_path / "done" / RESULT_FILE).write_text(ended.model_dump_json(), encoding="utf-8")
     runs = {"conductor": tmp_path / "done", "recursive_conductor": tmp_path / "new"}
     lab = StudyInputs(setup, runs, tmp_path)
     assert find_finished_run(lab, "conductor") == find_finished_run(lab, "adaptive_conductor") == tmp_path / "done"
@@ -93,7 +93,7 @@ def test_a_training_and_its_next_stage_are_done_once(setup: Setup) -> None:
 
     def train(run: Path) -> RunResult:
         card_of(setup.pool).write(run / "policy")
-        (run / RESULT).write_text(result(3).model_dump_json(), encoding="utf-8")
+        (run / RESULT_FILE).write_text(result(3).model_dump_json(), encoding="utf-8")
         making.report(1, 2, run.name)
         return result(3)
 

@@ -87,7 +87,7 @@ def test_parts_have_the_names_that_people_give_them_and_each_stands_once() -> No
 def test_only_workers_on_offer_are_called() -> None:
     for part in [(1,), (0, 2), (1, 2, 3), (0, 3)]:
         offered, writer = team(), FirstAndLast()
-        scores = asyncio.run(evaluate(writer, PROBLEMS, offered.offering(part), Evaluation()))
+        scores = asyncio.run(evaluate(writer, PROBLEMS, offered.restrict_to(part), Evaluation()))
         names = {NAMES[ordinal] for ordinal in part}
         assert isinstance(offered.client, Recorder)
         assert set(offered.client.asked) == {NAMES[0], NAMES[part[-1]]} & names
@@ -100,7 +100,7 @@ def test_only_workers_on_offer_are_called() -> None:
 
 def test_renumbered_parts_reach_the_right_workers() -> None:
     offered = team(cards=True)
-    rows = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, offered.offering((2, 0), renumbered=True), Evaluation()))
+    rows = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, offered.restrict_to((2, 0), renumbered=True), Evaluation()))
     assert [row.workers for row in rows] == [("ada",), ("cid",)] * 3  # the last on the list is ada, the first cid
 
 
@@ -108,9 +108,9 @@ def test_a_new_worker_gets_the_next_ordinal_and_a_card_if_the_others_have_one() 
     zoe = Worker(name="zoe", model="local/zoe")
     card = WorkerCard(accuracy={"math": 0.9}, cost_usd=0.002)
     known = add_worker(team(), zoe)
-    scores = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, known.offering((1, 4)), Evaluation()))
+    scores = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, known.restrict_to((1, 4)), Evaluation()))
     assert {row.workers for row in scores if row.format_ok} == {("zoe",)}
-    described = add_worker(team(cards=True), zoe, [card]).messages(PROBLEMS[0])[0]["content"]
+    described = add_worker(team(cards=True), zoe, [card]).build_messages(PROBLEMS[0])[0]["content"]
     assert described.splitlines()[1] == "Models: 0 1 2 3 4" and described.endswith("4: math 90 $0.0020")
     for wrong, cards in ((team(), [card]), (team(cards=True), [])):
         with pytest.raises(ValueError, match="cards for 'zoe'"):

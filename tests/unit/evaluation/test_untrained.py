@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ops.conductor.policy import PolicyCard, load_model
-from ops.conductor.untrained import WRITE, PromptedConductor, StaticConductor
+from ops.conductor.untrained import WRITE_SUBTASK, PromptedConductor, StaticConductor
 from ops.conductor.writer import load_conductor
 from ops.config import Evaluation, Pool, PromptedPolicy, Prompting, Recipe, StaticPolicy, UntrainedPolicy, Worker
 from ops.config.loading import check_against_pool
@@ -21,7 +21,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.results.outcome_rows import OutcomeRow
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.builders import make_problem
 
@@ -88,7 +88,7 @@ def test_a_static_policy_writes_its_workflow_with_the_cards_ordinals(tmp_path: P
     stored(tmp_path, StaticPolicy.of_file(STATIC))
     conductor = load_conductor(tmp_path, Workspace(tmp_path))
     assert isinstance(conductor, StaticConductor)
-    text = Workflow((Step(0, SOLVE), Step(0, "Check it.", (0,)))).render()
+    text = Workflow((Step(0, SOLVE_SUBTASK), Step(0, "Check it.", (0,)))).render()
     assert conductor.write([[{"role": "user", "content": "?"}]] * 2) == [text, text]
 
 
@@ -101,7 +101,7 @@ def test_a_pool_without_the_worker_that_writes_is_refused(tmp_path: Path) -> Non
     smaller = Pool(name="one", workers=WORKERS[1:])
     made = stored(tmp_path, PromptedPolicy(worker="writer"))
     with pytest.raises(DataError, match="is writer, which pool 'one' does not have"):
-        made.team(smaller, tmp_path, made.execution)
+        made.build_team(smaller, tmp_path, made.execution)
 
 
 class Pair:
@@ -113,7 +113,7 @@ class Pair:
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
     ) -> Response:
-        if WRITE in messages[-1]["content"]:
+        if WRITE_SUBTASK in messages[-1]["content"]:
             return Response(self.writes(), Usage(100, 50), 0.02, 1.0, "stop")
         return Response("\\boxed{7}", Usage(10, 5), 0.001, 0.5, "stop")
 

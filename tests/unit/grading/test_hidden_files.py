@@ -23,7 +23,7 @@ from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
 from ops.grading import grade, grade_many, hidden_tests
 from ops.grading.graders import code
-from ops.planning.memory import BATCH_COPIES, HIDDEN_TESTS_RATIO
+from ops.planning.memory import HIDDEN_TESTS_RATIO, TEST_BATCH_BYTES_PER_CHARACTER
 from tests.builders import fenced, make_code_problem, make_unit_test
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -214,7 +214,7 @@ def test_the_plan_counts_what_is_stored_and_held(folder: Path) -> None:
     tracemalloc.start()
     try:
         assert grade(problem, fenced("print(input())")).correct
-        assert tracemalloc.get_traced_memory()[1] <= BATCH_COPIES * size
+        assert tracemalloc.get_traced_memory()[1] <= TEST_BATCH_BYTES_PER_CHARACTER * size
     finally:
         tracemalloc.stop()
 

@@ -11,7 +11,7 @@ import pytest
 
 from ops import grading
 from ops.benchmarks.graded import make_custom_grader
-from ops.conductor.rollout import roll_out
+from ops.conductor.rollout import execute_rollouts
 from ops.config import Evaluation, FunctionGrader, JudgeGrader, Prompting, Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message, Sample
@@ -24,7 +24,7 @@ from ops.grading.graders.judge import UNREADABLE_REPLY, compute_mark_code
 from ops.precaching.precache import precache_worker, write_responses
 from ops.results.table import of_responses, records
 from ops.workflow.grammar import Workflow
-from ops.workflow.judging import graded
+from ops.workflow.judging import grade_answers
 from ops.workflow.team import Team
 from tests.builders import Answering, make_problem
 
@@ -247,7 +247,7 @@ def replying(reply: str | Exception) -> Answering:
 
 
 def verdict(client: Any, answer: str = "It is 4.", **fields: Any) -> Grade:
-    [given] = asyncio.run(graded([judged_problem(**fields)], [answer], client))
+    [given] = asyncio.run(grade_answers([judged_problem(**fields)], [answer], client))
     assert given is not None
     return given
 
@@ -324,7 +324,7 @@ def test_a_judge_that_cannot_be_reached_leaves_the_answer_unscored() -> None:
     assert (given.unscorable, given.reason) == (True, "the judge judge cannot be reached")
     team = Team([SOLVER], client, Prompting())
     text = Workflow.single(0).render()
-    [rollout] = asyncio.run(roll_out([text], [problem], team))
+    [rollout] = asyncio.run(execute_rollouts([text], [problem], team))
     assert (rollout.outcome, rollout.reward) == ("unscorable", None)
     [row] = asyncio.run(evaluate({(problem.key, 0): text}, [problem], team, Evaluation()))
     assert (row.unscorable, row.correct) == (True, 0)
@@ -358,7 +358,7 @@ def test_a_judges_cost_is_in_the_row_but_not_in_the_answers_price(tmp_path: Path
 
 def test_answers_of_several_graders_keep_their_places() -> None:
     problems = [judged_problem(), make_problem(), judged_problem(question="And 3?"), make_problem()]
-    grades = asyncio.run(graded(problems, ["4", "Answer: 4", None, "5"], replying("{code} RIGHT")))
+    grades = asyncio.run(grade_answers(problems, ["4", "Answer: 4", None, "5"], replying("{code} RIGHT")))
     assert [each and each.score for each in grades] == [1.0, 1.0, None, 0.0]
 
 

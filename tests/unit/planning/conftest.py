@@ -13,11 +13,11 @@ import pytest
 from ops.config import Pool, Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.planning.machine import Gpu, Machine, named_gpus
-from ops.planning.recipe_plan import Plan, make_plan
+from ops.planning.machine import Gpu, Machine, parse_gpus
+from ops.planning.recipe_plan import RecipePlan, make_plan
 
-MACHINE = Machine(named_gpus("2x80"), 512.0, 2000.0, bubblewrap=True, packages=frozenset({"deepspeed", "vllm"}))
-NOTHING = Machine((), 1.0, 0.1, bubblewrap=False)
+MACHINE = Machine(parse_gpus("2x80"), 512.0, 2000.0, has_bubblewrap=True, packages=frozenset({"deepspeed", "vllm"}))
+NOTHING = Machine((), 1.0, 0.1, has_bubblewrap=False)
 REVISION = "0" * 40
 OFFLOAD = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
 TODAY = date(2026, 6, 1)
@@ -32,7 +32,7 @@ class Sound:
     deepspeed: Any = None
     today: date = TODAY
 
-    def plan(self, **changes: Any) -> Plan:
+    def plan(self, **changes: Any) -> RecipePlan:
         """`machine`, `deepspeed`, `today`; `recipe` and `pool`: fields to change. Without arguments: the ready one."""
         fields = {name: changes[name] for name in ("machine", "deepspeed", "today") if name in changes}
         recipe = _changed(self.setup.recipe, changes.get("recipe", {}))

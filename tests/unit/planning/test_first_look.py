@@ -18,10 +18,10 @@ from ops.config import Setup, Snapshot
 from ops.core.errors import ConfigError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.planning.estimate import total
+from ops.planning.estimate import add_costs
 from ops.planning.recipe_plan import make_plan
-from ops.planning.requirements import missing
-from ops.planning.requirements.data import left_out
+from ops.planning.requirements import find_missing
+from ops.planning.requirements.data import report_left_out
 from pipelines.first_look import agree_to_leave_out, write_recipe
 from tests.command import podium
 from tests.unit.planning.conftest import NOTHING
@@ -53,9 +53,9 @@ def setup(name: str) -> Setup:
 def test_a_first_look_with_one_key_costs_at_most_three_dollars_and_lacks_nothing(pool: str, tmp_path: Path) -> None:
     plan = make_plan(Setup.read(_copied(tmp_path), f"first-look@{pool}"), NOTHING)
     assert plan.recipe.budget.run_usd <= 3
-    assert 0 < total(plan.stages).usd.expected <= 3
-    assert [each.what for each in missing(plan) if each.refuses] == TOO_COSTLY.get(pool, [])
-    assert plan.questions == {"math500": 100, "mmlu": 100, "rlpr": 100, "aime25": 30}
+    assert 0 < add_costs(plan.stages).usd.expected <= 3
+    assert [each.what for each in find_missing(plan) if each.refuses] == TOO_COSTLY.get(pool, [])
+    assert plan.test_questions == {"math500": 100, "mmlu": 100, "rlpr": 100, "aime25": 30}
     alone = next(stage for stage in plan.stages if stage.name == "every worker alone")
     assert alone.calls.expected == 4 * 20 * len(plan.pool.workers)
 
@@ -63,8 +63,8 @@ def test_a_first_look_with_one_key_costs_at_most_three_dollars_and_lacks_nothing
 @pytest.mark.parametrize("pool", ONE_KEY)
 def test_a_pilot_asks_the_questions_of_the_first_look_and_more(pool: str, tmp_path: Path) -> None:
     plan = make_plan(Setup.read(_copied(tmp_path), f"pilot@{pool}"), NOTHING)
-    assert total(plan.stages).usd.expected < plan.recipe.budget.run_usd
-    assert [each.what for each in missing(plan) if each.refuses] == TOO_COSTLY.get(pool, [])
+    assert add_costs(plan.stages).usd.expected < plan.recipe.budget.run_usd
+    assert [each.what for each in find_missing(plan) if each.refuses] == TOO_COSTLY.get(pool, [])
     first = setup(f"first-look@{pool}").recipe
     assert plan.recipe.benchmarks == first.benchmarks
     assert plan.recipe.evaluation.questions == 100 > (first.evaluation.questions or 0)
@@ -73,7 +73,7 @@ def test_a_pilot_asks_the_questions_of_the_first_look_and_more(pool: str, tmp_pa
 def test_a_gated_benchmark_is_left_out_with_a_line_unless_there_is_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     without = setup("first-look")
     assert "gpqa_diamond" not in without.recipe.benchmarks
-    [note] = [each for each in missing(make_plan(without, NOTHING)) if each.what == "gpqa_diamond"]
+    [note] = [each for each in find_missing(make_plan(without, NOTHING)) if each.what == "gpqa_diamond"]
     assert not note.refuses and "HF_TOKEN" in note.remedy
     monkeypatch.setenv("HF_TOKEN", "hf_x")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # no answer is no refusal
@@ -113,14 +113,14 @@ def test_a_gated_benchmark_whose_terms_were_not_accepted_is_left_out_with_a_line
     assert AuthCheck.asked == [("/api/datasets/Idavidrein/gpqa/auth-check", "Bearer hf_x")]
     assert ("gpqa_diamond" in made.recipe.benchmarks) == (status == 200)
     if status == 403:
-        [note] = [each for each in missing(make_plan(made, NOTHING)) if each.what == "gpqa_diamond"]
+        [note] = [each for each in find_missing(make_plan(made, NOTHING)) if each.what == "gpqa_diamond"]
         assert not note.refuses and "\n" not in str(note)
         assert "the account of the hub's token has not accepted its terms, and the recipe goes without it" in note.why
         assert "accept its terms on its page on the hub" in note.remedy
 
 
 def test_a_gated_benchmark_of_a_recipe_that_needs_it_is_still_a_refusal() -> None:
-    assert "HF_TOKEN" in {each.what for each in missing(make_plan(setup("paper"), NOTHING)) if each.refuses}
+    assert "HF_TOKEN" in {each.what for each in find_missing(make_plan(setup("paper"), NOTHING)) if each.refuses}
 
 
 def test_no_recipe_is_refused_for_an_unpinned_dataset() -> None:
@@ -146,7 +146,7 @@ def test_a_worker_above_the_limit_is_left_out_only_where_the_recipe_names_it(tmp
         recipe = {"base": "first-look", "name": "own", "pool": "anthropic", **more}
         (workspace.config / "recipes" / "own.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
         plan = make_plan(Setup.read(workspace, "own"), NOTHING)
-        return [str(each) for each in left_out(plan) if each.refuses]
+        return [str(each) for each in report_left_out(plan) if each.refuses]
 
     [line] = refused()
     assert re.match(r"claude-opus-5-5: costs more than 12 USD per million output tokens", line)

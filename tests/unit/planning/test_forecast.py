@@ -16,25 +16,25 @@ from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
-from ops.planning.estimate import SUBTASK_TOKENS, Measured, Range
+from ops.planning.estimate import SUBTASK_TOKENS, MeasuredUsage, Range
 from ops.planning.forecast import (
-    SURE,
+    CONFIDENCE,
+    Headroom,
     Outlook,
-    Room,
-    as_facts,
-    basis,
-    comparison,
-    last_run,
+    assess_outlook,
+    compare_with_run,
+    describe_basis,
+    describe_outlook,
+    find_last_run,
+    forecast_run,
+    list_figures,
+    list_warnings,
     make_forecast,
-    outlook,
-    room_above,
-    run_forecast,
-    verdict,
-    warnings,
+    measure_headroom,
 )
-from ops.planning.stage_estimates import DISTINCT, TRAINING
+from ops.planning.stage_estimates import PAID_SHARE, TRAINING
 from ops.precaching.precache import write_responses
-from ops.training.run.training_run import CURVE, PLAN, RESULT, RunPlan, RunResult
+from ops.training.run.training_run import CURVE_FILE, PLAN_FILE, RESULT_FILE, RunPlan, RunResult
 from tests.builders import make_response
 
 ROOT = Path(__file__).parents[3]
@@ -77,7 +77,7 @@ def made(rows: list[ResponseRow], workers: Pool | None = None, **changes: Any) -
     mix = [problem(0), problem(1), problem(2, "rlpr")]
     shares = {"math500/p0": 1.0, "math500/p1": 0.0, "rlpr/p2": 0.05}
     setup = Setup(Workspace(ROOT), recipe(**changes), workers or pool())
-    return run_forecast(setup, mix, rows, shares, Measured.of(rows))
+    return forecast_run(setup, mix, rows, shares, MeasuredUsage.from_rows(rows))
 
 
 ROWS = [row("a", 0, 1.0), row("b", 0, 0.0, cost_usd=0.03, latency_s=6.0)]
@@ -87,17 +87,19 @@ def test_signal_calls_and_cost_by_hand() -> None:
     found = made(ROWS)
     assert found.signal == pytest.approx((1.0 + 0.0 + 0.05) / 3)
     assert found.signal_by_domain == {"math": 0.5, "rlpr": 0.05}
-    assert (found.rollouts, found.steps, found.training.calls.expected) == (160, 3.0, 480.0)
+    assert (found.rollouts, found.steps_per_workflow, found.training.calls.expected) == (160, 3.0, 480.0)
     alone = 4e-6 * (100 + SUBTASK_TOKENS) + 8e-6 * 75
     seen = 4e-6 * (SUBTASK_TOKENS + 75)  # an earlier step's subtask and answer
     # One step; three that see half of 0 + 1 + 2 before them; five that see all of 0 + 1 + 2 + 3 + 4.
-    assert found.training.worth == pytest.approx((160 * alone, 480 * alone + 240 * seen, 800 * alone + 1600 * seen))
-    assert found.training.usd == pytest.approx(found.training.worth.times(DISTINCT[TRAINING]))
+    assert found.training.usd_with_repeats == pytest.approx(
+        (160 * alone, 480 * alone + 240 * seen, 800 * alone + 1600 * seen)
+    )
+    assert found.training.usd == pytest.approx(found.training.usd_with_repeats.times(PAID_SHARE[TRAINING]))
 
 
 def test_a_worker_that_is_asked_more_on_one_benchmark_counts_no_more_for_it() -> None:
     many = [*ROWS, *[row("a", number, 1.0, cost_usd=0.01) for number in range(1, 50)]]
-    assert made(many).training.worth.low == pytest.approx(made(ROWS).training.worth.low)
+    assert made(many).training.usd_with_repeats.low == pytest.approx(made(ROWS).training.usd_with_repeats.low)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +127,10 @@ def test_unreachable_calls_and_workers_of_another_pool_say_nothing() -> None:
 
 
 def test_the_warnings_of_a_forecast() -> None:
-    found = warnings(made(ROWS, budget={"run_usd": 0.1}))
+    found = list_warnings(made(ROWS, budget={"run_usd": 0.1}))
     assert any("its cap is $0.10" in line for line in found)
     assert any("rlpr" in line and "math" not in line for line in found)
-    assert not any("cap" in line for line in warnings(made(ROWS, budget={"run_usd": 50.0})))
+    assert not any("cap" in line for line in list_warnings(made(ROWS, budget={"run_usd": 50.0})))
 
 
 def test_beside_it_stands_the_last_run_of_the_same_settings(tmp_path: Path) -> None:
@@ -146,15 +148,15 @@ def test_beside_it_stands_the_last_run_of_the_same_settings(tmp_path: Path) -> N
     write_run(workspace, recipe(), pool())
     after, last = make_forecast(Setup(workspace, recipe(), pool()))
     assert last is not None
-    assert (last.signal_at_first, last.signal) == (pytest.approx(0.75), pytest.approx(0.5))
+    assert (last.first_signal, last.signal) == (pytest.approx(0.75), pytest.approx(0.5))
     assert (last.calls, last.paid_share, last.usd) == (40, 0.25, 1.5)
-    assert after.training.policy_s == Range.of(last.policy_s)
+    assert after.training.policy_s == Range.exactly(last.policy_s)
     assert last.policy_s == pytest.approx(10 * 3.0)
     assert after.signal == before.signal
-    table = {name: (value, actual) for name, value, actual in comparison(after, last)}
+    table = {name: (value, actual) for name, value, actual in compare_with_run(after, last)}
     assert table["worker calls"] == ("480", "40 (25% of them paid for)")
-    assert last_run(Setup(workspace, recipe(), pool(concurrency=5))) is None
-    assert last_run(Setup(workspace, recipe(grpo={"steps": 3}), pool())) is None
+    assert find_last_run(Setup(workspace, recipe(), pool(concurrency=5))) is None
+    assert find_last_run(Setup(workspace, recipe(grpo={"steps": 3}), pool())) is None
 
 
 def write_run(workspace: Workspace, settings: Recipe, workers: Pool) -> None:
@@ -164,17 +166,17 @@ def write_run(workspace: Workspace, settings: Recipe, workers: Pool) -> None:
         root=workspace.root, recipe=settings, pool=workers, offered=workers.names, base_policy=folder,
         problems=folder, few_shots=folder,
     )  # fmt: skip
-    (folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    (folder / PLAN_FILE).write_text(plan.model_dump_json(), encoding="utf-8")
     lines = [
         {"step": n, "steps": 2.0, "seconds": 5.0, "seconds/workers": 2.0, "zero_variance_groups": idle}
         for n, idle in enumerate([0.25] * 5 + [0.75] * 5)
     ]  # fmt: skip
-    (folder / CURVE).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (folder / CURVE_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     result = RunResult(
         steps=10, reward_before=0.5, reward_after=0.7, window=5, rollouts=160, live_calls=10, cached_calls=30,
         cost_usd=1.5, seconds=50.0,
     )  # fmt: skip
-    (folder / RESULT).write_text(result.model_dump_json(), encoding="utf-8")
+    (folder / RESULT_FILE).write_text(result.model_dump_json(), encoding="utf-8")
 
 
 def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None:
@@ -182,7 +184,7 @@ def test_the_shipped_paper_recipe_has_everything_that_a_forecast_needs() -> None
     workers = load_pool(ROOT / "config", settings.pool)
     rows = [row(name, 0, 0.5) for name in workers.names]
     setup = Setup(Workspace(ROOT), settings, workers)
-    found = run_forecast(setup, [problem(0)], rows, {"math500/p0": 0.9}, Measured.of(rows))
+    found = forecast_run(setup, [problem(0)], rows, {"math500/p0": 0.9}, MeasuredUsage.from_rows(rows))
     assert found.rollouts == 200 * 4 * 64
     assert found.training.worker_s.expected > 0
     assert found.training.usd.high > found.training.usd.low > 0
@@ -211,12 +213,12 @@ class World(NamedTuple):
         draws = [self.rates(20_000, np.random.default_rng(seed)) for seed in range(20)]
         return float(np.mean([rates.max(axis=1).mean() - rates.mean(axis=0).max() for rates in draws]))
 
-    def room(self, questions: int, samples: int, rng: np.random.Generator) -> Room:
+    def room(self, questions: int, samples: int, rng: np.random.Generator) -> Headroom:
         """Draw answers and measure the room on them."""
         right = rng.binomial(1, self.rates(questions, rng)[..., None], (questions, WORKERS, samples))
         asked = [replace(problem(number), subject=str(number % SUBJECTS)) for number in range(questions)]
         rows = [row(NAMES[w], q, float(right[q, w, k]), sample=k) for q, w, k in np.ndindex(right.shape)]
-        room = room_above(rows, pool(NAMES), asked)
+        room = measure_headroom(rows, pool(NAMES), asked)
         assert room is not None and room.workers == WORKERS
         return room
 
@@ -241,9 +243,11 @@ def test_a_first_look_of_18_questions_does_not_sell_a_training() -> None:
     rng = np.random.default_rng(0)
     rows = [row(worker, number, float(rng.random() < 0.6)) for worker in NAMES for number in range(18)]
     found = made(rows, pool(NAMES))
-    assert found.room is not None and found.room.hindsight.mean > 0.2
-    assert basis(found) == "This forecast rests on 18 questions, with one answer of each of 3 workers."
-    assert "cannot be decided with one sample" in verdict(found) and "confidence" not in verdict(found)
+    assert found.headroom is not None and found.headroom.hindsight.mean > 0.2
+    assert describe_basis(found) == "This forecast rests on 18 questions, with one answer of each of 3 workers."
+    assert "cannot be decided with one sample" in describe_outlook(found) and "confidence" not in describe_outlook(
+        found
+    )
 
 
 @pytest.mark.parametrize("samples", [1, 2])
@@ -252,8 +256,8 @@ def test_identical_workers_hardly_ever_seem_to_gain(questions: int, samples: int
     """At most one forecast in twenty may say that training pays; the mean forecast is that nothing is gained."""
     rng, times = np.random.default_rng(questions + samples), 60
     rooms = [WORLDS["identical"].room(questions, samples, rng) for _ in range(times)]
-    wrong = sum(outlook(room, 1.0) is Outlook.PAYS for room in rooms)
-    assert wrong <= binom.ppf(0.999, times, 1 - SURE)
+    wrong = sum(assess_outlook(room, 1.0) is Outlook.PAYS for room in rooms)
+    assert wrong <= binom.ppf(0.999, times, 1 - CONFIDENCE)
     assert np.mean([room.gain.mean for room in rooms]) == pytest.approx(0, abs=0.02)
     assert np.mean([room.hindsight.mean for room in rooms]) > 0.03, "the old figure sees a gain in luck"
     if samples == 1:
@@ -264,7 +268,7 @@ def test_identical_workers_hardly_ever_seem_to_gain(questions: int, samples: int
 @pytest.mark.parametrize(
     ("world", "samples", "says", "at_least"),
     [
-        ("identical", 2, Outlook.NOT, 0.5),
+        ("identical", 2, Outlook.HARDLY_PAYS, 0.5),
         ("complementary", 1, Outlook.ONE_SAMPLE, 0.9),
         ("complementary", 2, Outlook.PAYS, 0.5),
         ("complementary by subject", 1, Outlook.PAYS, 0.5),
@@ -272,7 +276,7 @@ def test_identical_workers_hardly_ever_seem_to_gain(questions: int, samples: int
 )
 def test_what_300_questions_decide(world: str, samples: int, says: Outlook, at_least: float) -> None:
     rng, times = np.random.default_rng(3), 30
-    said = [outlook(WORLDS[world].room(300, samples, rng), 1.0) for _ in range(times)]
+    said = [assess_outlook(WORLDS[world].room(300, samples, rng), 1.0) for _ in range(times)]
     assert said.count(says) >= at_least * times, said
 
 
@@ -296,16 +300,16 @@ def answers(rescued: int, problems: int, samples: int = 1) -> list[ResponseRow]:
     ],
 )  # fmt: skip
 def test_whether_training_would_pay_and_how_sure_that_is(rows: list[ResponseRow], says: str) -> None:
-    assert verdict(made(rows)).startswith(says)
+    assert describe_outlook(made(rows)).startswith(says)
 
 
 def test_one_sample_names_the_price_of_a_second() -> None:
     rows = answers(30, 100)
     found = made(rows)
-    assert found.room is not None
+    assert found.headroom is not None
     # 100 prompt and 75 completion tokens of each of two workers to each of 100 problems, at the pool's prices.
-    assert found.room.next_sample_usd == pytest.approx(200 * (100 * 4e-6 + 75 * 8e-6))
-    assert "(`precaching: {samples: 2}` in the recipe); the second answers cost about $0.20." in verdict(found)
+    assert found.headroom.next_sample_usd == pytest.approx(200 * (100 * 4e-6 + 75 * 8e-6))
+    assert "(`precaching: {samples: 2}` in the recipe); the second answers cost about $0.20." in describe_outlook(found)
     twice = recipe(precaching={"samples": 2})
     assert twice.precaching.samples == 2, "the setting that the sentence names"
 
@@ -313,20 +317,20 @@ def test_one_sample_names_the_price_of_a_second() -> None:
 @pytest.mark.parametrize(("samples", "answered"), [(1, "one answer"), (2, "2 answers")])
 def test_a_forecast_says_first_what_it_rests_on(samples: int, answered: str) -> None:
     found = made(answers(30, 100, samples))
-    assert basis(found) == f"This forecast rests on 100 questions, with {answered} of each of 2 workers."
-    facts = as_facts(found)
+    assert describe_basis(found) == f"This forecast rests on 100 questions, with {answered} of each of 2 workers."
+    facts = list_figures(found)
     assert list(facts)[:3] == ["questions", "samples", "outlook"]
     assert (facts["questions"], facts["samples"]) == (100, samples)
     assert ("gain_by_chance" in facts) == (samples == 1)
 
 
 def test_no_training_pays_without_a_signal_and_no_answer_is_made_up() -> None:
-    assert room_above([], pool()) is None
-    assert "unknown" in verdict(made([])) and "no answers" in basis(made([]))
+    assert measure_headroom([], pool()) is None
+    assert "unknown" in describe_outlook(made([])) and "no answers" in describe_basis(made([]))
     silent = replace(made(answers(30, 100)), signal=0.05)
-    assert verdict(silent).startswith("Training would not pay: only 5.0% of the groups")
+    assert describe_outlook(silent).startswith("Training would not pay: only 5.0% of the groups")
     away = [row("a", 9, 0, status="unreachable"), row("b", 9, 1)]
-    with_one, without = room_above([*answers(1, 4, 2), *away], pool()), room_above(answers(1, 4, 2), pool())
+    with_one, without = measure_headroom([*answers(1, 4, 2), *away], pool()), measure_headroom(answers(1, 4, 2), pool())
     assert with_one is not None and without is not None
     assert with_one.gain == without.gain, "a question that the best worker could not be asked says nothing of a choice"
 
@@ -334,10 +338,10 @@ def test_no_training_pays_without_a_signal_and_no_answer_is_made_up() -> None:
 def test_a_worker_that_lacks_a_benchmark_does_not_count() -> None:
     partial = [row("c", number, 1.0) for number in range(20)]
     other = [row(worker, number, 1.0, benchmark="mmlu") for worker in "ab" for number in range(20)]
-    room = room_above([*answers(5, 20), *other, *partial], pool())
-    assert room is not None and (room.workers, room.best, room.problems) == (2, "a", 40)
+    room = measure_headroom([*answers(5, 20), *other, *partial], pool())
+    assert room is not None and (room.workers, room.best_worker, room.problems) == (2, "a", 40)
 
 
 def test_a_second_sample_of_some_workers_alone_is_no_second_sample() -> None:
-    room = room_above([*answers(30, 100), *(row("a", number, 1.0, sample=1) for number in range(100))], pool())
+    room = measure_headroom([*answers(30, 100), *(row("a", number, 1.0, sample=1) for number in range(100))], pool())
     assert room is not None and room.samples == 1

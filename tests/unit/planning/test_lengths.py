@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.registry import training_benchmarks
-from ops.conductor.policy import chat_tokens
+from ops.conductor.policy import count_chat_tokens
 from ops.config import Recipe, RoundLimits, ScratchPolicy, Setup
 from ops.core.installation import resources
 from ops.core.messages import Message
@@ -20,20 +20,20 @@ from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.planning.lengths import TEMPLATE_TOKENS, TURN_TOKENS, USUAL_COMPLETION, Lengths, lengths
-from ops.planning.memory import evaluation_bytes, memory
-from ops.planning.recipe_plan import Plan, make_plan
-from ops.planning.requirements import missing
-from ops.planning.speed import cold_start_tokens, rounds_s, training_s
+from ops.planning.lengths import EXPECTED_COMPLETION_SHARE, TEMPLATE_TOKENS, TURN_TOKENS, TokenLengths, estimate_lengths
+from ops.planning.memory import estimate_memory, evaluation_bytes
+from ops.planning.recipe_plan import RecipePlan, make_plan
+from ops.planning.requirements import find_missing
+from ops.planning.speed import count_cold_start_tokens, estimate_rounds_s, estimate_training_s
 from ops.precaching.precache import build_solo_messages
-from ops.synthetic.generalists import think
-from ops.synthetic.problems import generate
-from ops.synthetic.reading import read
+from ops.synthetic.generalists import respond
+from ops.synthetic.problems import generate_problems
+from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
-from ops.training.cold_start.recursive_examples import KEEP
-from ops.training.cold_start.supervised import scratch_model
+from ops.training.cold_start.recursive_examples import KEEP_ANSWER
+from ops.training.cold_start.supervised import build_scratch_model
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import next_messages
+from ops.workflow.play import build_next_round_messages
 from ops.workflow.prompt import load_few_shots
 from ops.workflow.team import Team
 from tests.unit.planning.conftest import NOTHING, Sound
@@ -49,20 +49,20 @@ def setup(**changes: Any) -> Setup:
 
 def usually_writing(setup: Setup, tokens: int) -> Setup:
     """Return a setup with completions of this mean number of tokens."""
-    grpo = setup.recipe.grpo.model_copy(update={"max_completion_tokens": round(tokens / USUAL_COMPLETION)})
+    grpo = setup.recipe.grpo.model_copy(update={"max_completion_tokens": round(tokens / EXPECTED_COMPLETION_SHARE)})
     return replace(setup, recipe=setup.recipe.model_copy(update={"grpo": grpo}))
 
 
 def answered(setup: Setup) -> list[tuple[Problem, ResponseRow]]:
     """The embedded workers' answers to some questions of each benchmark."""
-    problems = [problem for name in training_benchmarks() for problem in generate(name, "train", 5, 1)]
+    problems = [problem for name in training_benchmarks() for problem in generate_problems(name, "train", 5, 1)]
     made = []
     for problem, worker in product(problems, setup.pool.workers):
         messages = build_solo_messages(problem)
         if worker.name in TOOLS:
-            text = TOOLS[worker.name](read(messages))
+            text = TOOLS[worker.name](parse_task(messages))
         else:
-            text = think(worker.name, messages, sample=0, temperature=1.0).text
+            text = respond(worker.name, messages, sample=0, temperature=1.0).text
         response = Response(text, Usage(50, 50), 0.0, 1.0, "stop")
         made.append((problem, ResponseRow(worker.name, problem.benchmark, problem.id, 0, "ok", response, 1.0)))
     return made
@@ -73,7 +73,10 @@ def chats(setup: Setup, limits: RoundLimits) -> list[tuple[list[Message], list[M
     few_shots = load_few_shots(setup.workspace.data, setup.recipe.prompting.few_shots)
     team = Team(setup.pool.workers, prompting=setup.recipe.prompting, few_shots=few_shots)
     return [
-        (team.messages(problem), next_messages(team, problem, PLAN.render(), row.response.text, limits))
+        (
+            team.build_messages(problem),
+            build_next_round_messages(team, problem, PLAN.render(), row.response.text, limits),
+        )
         for problem, row in answered(setup)
     ]
 
@@ -91,12 +94,12 @@ def test_the_compact_prompts_of_a_scratch_policys_rounds_have_the_planned_length
     examples: list[Any] = [
         {"prompt": prompt, "completion": [{"role": "assistant", "content": said.render()}]}
         for first, later in chats(recursive, limits)
-        for prompt, said in ((first, PLAN), (later, KEEP))
+        for prompt, said in ((first, PLAN), (later, KEEP_ANSWER))
     ]
-    _, tokenizer = scratch_model(ScratchPolicy(), examples, 1)
-    every, adds = counted(lambda chat: chat_tokens(tokenizer, chat), recursive, limits)
+    _, tokenizer = build_scratch_model(ScratchPolicy(), examples, 1)
+    every, adds = counted(lambda chat: count_chat_tokens(tokenizer, chat), recursive, limits)
     written = len(tokenizer(PLAN.render()).input_ids)
-    known = lengths(usually_writing(recursive, written), [row for _, row in answered(recursive)])
+    known = estimate_lengths(usually_writing(recursive, written), [row for _, row in answered(recursive)])
     # Somewhat longer, because a tokenizer trained on few texts knows their phrases.
     assert 1.0 < known.round_prompt / fmean(every) < 1.4
     assert 1.0 < (known.round_prompt - known.prompt) / adds < 1.5
@@ -116,7 +119,7 @@ def test_the_full_prompts_of_a_language_models_rounds_have_the_planned_length(an
         full,
         RoundLimits(answer_tokens=answer_tokens),
     )
-    known = lengths(full, [row for _, row in answered(full)])
+    known = estimate_lengths(full, [row for _, row in answered(full)])
     assert known.round_prompt - known.prompt - 2 * TURN_TOKENS == pytest.approx(adds, rel=0.2)
     assert known.round_prompt - TEMPLATE_TOKENS == pytest.approx(fmean(every), rel=0.2)
     assert max(every) <= known.longest_round_prompt
@@ -124,10 +127,13 @@ def test_the_full_prompts_of_a_language_models_rounds_have_the_planned_length(an
 
 def test_without_rounds_there_are_none_and_a_limit_shortens_them() -> None:
     plain = setup(recursive=None, cold_start={"recursive_share": 0.0})
-    assert lengths(plain)[4:] == (0.0, 0) and lengths(plain).longest == lengths(plain).longest_prompt
-    cut, whole = (lengths(setup(recursive={"limits": {"answer_tokens": tokens}})) for tokens in (16, None))
+    assert (
+        estimate_lengths(plain)[4:] == (0.0, 0)
+        and estimate_lengths(plain).longest == estimate_lengths(plain).longest_prompt
+    )
+    cut, whole = (estimate_lengths(setup(recursive={"limits": {"answer_tokens": tokens}})) for tokens in (16, None))
     assert whole.longest_round_prompt - cut.longest_round_prompt > 4000
-    taught = lengths(setup(recursive=None))
+    taught = estimate_lengths(setup(recursive=None))
     assert taught.round_prompt > taught.prompt
 
 
@@ -136,18 +142,22 @@ def test_memory_is_that_of_the_longer_prompts(paper: Sound) -> None:
     without, with_rounds = paper.plan(), paper.plan(recipe=ROUNDS)
     before, after = without.workload, with_rounds.workload
     assert before is not None and after is not None and without.memory and with_rounds.memory
-    assert after.prompt == with_rounds.lengths.longest_round_prompt > before.prompt
-    assert after.at_once == before.at_once // 2  # each round is half of a step
+    assert after.prompt_tokens == with_rounds.lengths.longest_round_prompt > before.prompt_tokens
+    assert after.rollouts_per_rank == before.rollouts_per_rank // 2  # each round is half of a step
     part = "activations, checkpointed" if after.checkpointing else "activations"
-    assert with_rounds.memory.of(part) == memory(after, with_rounds.gpu_gib).of(part) > without.memory.of(part)
+    assert (
+        with_rounds.memory.part_gib(part)
+        == estimate_memory(after, with_rounds.gpu_gib).part_gib(part)
+        > without.memory.part_gib(part)
+    )
     more = {"evaluation": {"writer": "transformers", "batch": 4}}
     longer = paper.plan(recipe=ROUNDS | more).evaluation_gib - paper.plan(recipe=more).evaluation_gib
     assert longer * (1 << 30) == pytest.approx(evaluation_bytes(after, 4) - evaluation_bytes(before, 4))
 
 
 def test_the_context_must_have_room_for_a_round(paper: Sound) -> None:
-    def named(plan: Plan) -> list[tuple[str, bool]]:
-        return [(each.remedy, each.refuses) for each in missing(plan) if each.what == "room for recursive rounds"]
+    def named(plan: RecipePlan) -> list[tuple[str, bool]]:
+        return [(each.remedy, each.refuses) for each in find_missing(plan) if each.what == "room for recursive rounds"]
 
     sizes = paper.plan(recipe=ROUNDS).lengths
     completion = paper.setup.recipe.grpo.max_completion_tokens
@@ -166,26 +176,26 @@ def test_the_context_must_have_room_for_a_round(paper: Sound) -> None:
 
 def test_the_hours_count_both_prompts(paper: Sound) -> None:
     plan = paper.plan(recipe={"recursive": {"steps": paper.setup.recipe.grpo.steps}})
-    assert plan.known is not None
-    shape, known = plan.known.shape, plan.lengths
+    assert plan.known_shape is not None
+    shape, known = plan.known_shape.shape, plan.lengths
     between = known._replace(prompt=(known.prompt + known.round_prompt) / 2)
-    rounds = rounds_s(plan.setup, shape, known, plan.machine)
-    assert rounds == pytest.approx(training_s(plan.setup, shape, between, plan.machine))
+    rounds = estimate_rounds_s(plan.setup, shape, known, plan.machine)
+    assert rounds == pytest.approx(estimate_training_s(plan.setup, shape, between, plan.machine))
     assert next(stage.policy_s for stage in plan.stages if stage.name == "training in rounds") == rounds
-    assert rounds_s(plan.setup, shape, known, NOTHING) is None
-    assert rounds_s(paper.setup, shape, known, plan.machine) is None
+    assert estimate_rounds_s(plan.setup, shape, known, NOTHING) is None
+    assert estimate_rounds_s(paper.setup, shape, known, plan.machine) is None
 
 
 def test_a_cold_start_reads_its_share_of_recursive_rounds() -> None:
     settings = {"steps": 10, "batch": 8, "recursive_share": 0.25}
-    known = Lengths(10.0, 100.0, 200, measured=True, round_prompt=300.0)
-    tokens = cold_start_tokens(setup(cold_start=settings), known)
-    plain = cold_start_tokens(setup(cold_start=settings | {"recursive_share": 0.0}), known)
+    known = TokenLengths(10.0, 100.0, 200, is_measured=True, round_prompt=300.0)
+    tokens = count_cold_start_tokens(setup(cold_start=settings), known)
+    plain = count_cold_start_tokens(setup(cold_start=settings | {"recursive_share": 0.0}), known)
     assert tokens is not None and plain is not None
     assert tokens.expected - plain.expected == pytest.approx(80 * 0.25 * 200)
 
 
 def test_the_quickstarts_rounds_have_room() -> None:
     plan = make_plan(setup(), NOTHING)
-    assert plan.workload is not None and plan.workload.prompt == plan.lengths.longest_round_prompt
-    assert "room for recursive rounds" not in [each.what for each in missing(plan)]
+    assert plan.workload is not None and plan.workload.prompt_tokens == plan.lengths.longest_round_prompt
+    assert "room for recursive rounds" not in [each.what for each in find_missing(plan)]

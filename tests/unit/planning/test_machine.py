@@ -9,7 +9,7 @@ import pytest
 
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.planning.machine import USABLE, Gpu, named_gpus, this_machine
+from ops.planning.machine import USABLE_GIB_PER_GB, Gpu, detect_machine, parse_gpus
 
 H100 = "NVIDIA H100 80GB HBM3"
 PRINTED = f"0, GPU-aa, {H100}, 81559\n1, GPU-bb, {H100}, 81559\n2, GPU-cc, Tesla T4, 15360\n"
@@ -31,21 +31,21 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("text", "count", "gb"), [("2x80", 2, 80), ("1x141", 1, 141), ("8 × 80 GB", 8, 80), ("1X24", 1, 24)]
 )
 def test_gpus_are_named_by_number_and_size(text: str, count: int, gb: int) -> None:
-    gpus = named_gpus(text)
+    gpus = parse_gpus(text)
     assert len(gpus) == count
-    assert {gpu.gib for gpu in gpus} == {gb * USABLE}
+    assert {gpu.gib for gpu in gpus} == {gb * USABLE_GIB_PER_GB}
 
 
 def test_no_gpus_are_named_0_and_nothing_else_is_taken() -> None:
-    assert named_gpus("0") == ()
+    assert parse_gpus("0") == ()
     beyond = ("1000000000x80", "4097x80", "2x2001", "٢x٨٠", f"{'9' * 5000}x80")
     for text in ("80", "0x80", "2x0", "two", "2x80x3", "", *beyond):
         with pytest.raises(PodiumError, match="2x80"):
-            named_gpus(text)
+            parse_gpus(text)
 
 
 def test_the_gpus_are_read_from_nvidia_smi(driver: Path, tmp_path: Path) -> None:
-    machine = this_machine(Workspace(tmp_path))
+    machine = detect_machine(Workspace(tmp_path))
     assert machine.gpus == (*(Gpu(H100, 81559 / 1024),) * 2, Gpu("Tesla T4", 15.0))
     assert machine.gpu_gib == 15.0
     assert f"3 × {H100}, 79.6 GiB / Tesla T4, 15.0 GiB" in str(machine)
@@ -56,16 +56,16 @@ def test_a_program_sees_what_it_is_shown(
     driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, names: int
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert len(this_machine(Workspace(tmp_path)).gpus) == names
+    assert len(detect_machine(Workspace(tmp_path)).gpus) == names
 
 
 def test_a_failing_gpu_tool_counts_as_no_gpu(driver: Path, tmp_path: Path) -> None:
     driver.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n", encoding="utf-8")
-    assert this_machine(Workspace(tmp_path)).gpus == ()
+    assert detect_machine(Workspace(tmp_path)).gpus == ()
 
 
 def test_named_gpus_stand_for_those_that_are_here(driver: Path, tmp_path: Path) -> None:
-    machine = this_machine(Workspace(tmp_path / "not" / "yet" / "there"), "1x141")
-    assert (len(machine.gpus), machine.imagined) == (1, True)
+    machine = detect_machine(Workspace(tmp_path / "not" / "yet" / "there"), "1x141")
+    assert (len(machine.gpus), machine.is_hypothetical) == (1, True)
     assert "the rest is this machine's" in str(machine)
     assert machine.disk_gib > 0 and machine.memory_gib > 0

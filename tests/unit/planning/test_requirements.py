@@ -22,8 +22,8 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.machine import Machine
 from ops.planning.recipe_plan import make_plan
-from ops.planning.requirements import missing
-from ops.planning.retirement import is_unknown, retirement
+from ops.planning.requirements import find_missing
+from ops.planning.retirement import is_unlisted, retirement_date
 from ops.spending.ledger import Bill, Ledger
 from ops.workers.litellm_private import models
 from tests.unit.planning.conftest import MACHINE, NOTHING, TODAY, Sound
@@ -33,11 +33,11 @@ KEYS = ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPINFRA_API_
 
 
 def refused(sound: Sound, **changes: Any) -> list[str]:
-    return [each.what for each in missing(sound.plan(**changes)) if each.refuses]
+    return [each.what for each in find_missing(sound.plan(**changes)) if each.refuses]
 
 
 def warned(sound: Sound, **changes: Any) -> list[str]:
-    return [each.what for each in missing(sound.plan(**changes)) if not each.refuses]
+    return [each.what for each in find_missing(sound.plan(**changes)) if not each.refuses]
 
 
 def with_first(sound: Sound, **fields: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def with_first(sound: Sound, **fields: Any) -> dict[str, Any]:
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "bubblewrap": {"machine": replace(MACHINE, bubblewrap=False)},
+    "bubblewrap": {"machine": replace(MACHINE, has_bubblewrap=False)},
     "vllm": {"machine": replace(MACHINE, packages=frozenset({"deepspeed"}))},
     "deepspeed": {"machine": replace(MACHINE, packages=frozenset({"vllm"}))},
     "host memory": {"machine": replace(MACHINE, memory_gib=100.0)},
@@ -66,14 +66,14 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_missing_requirement_is_named_alone(paper: Sound, what: str) -> None:
-    assert missing(paper.plan()) == []
+    assert find_missing(paper.plan()) == []
     assert refused(paper, **CHANGES[what]) == [what]
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_missing_key_is_named_once_with_its_workers(paper: Sound, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.delenv(key)
-    found = missing(paper.plan())
+    found = find_missing(paper.plan())
     assert [each.what for each in found] == [key]
     assert all(worker in found[0].why for worker, its in paper.setup.pool.missing_keys().items() if its == key)
 
@@ -82,7 +82,7 @@ def test_a_key_that_holds_a_line_break_is_named_without_its_value(
     paper: Sound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEYS[0], "sk-hush\n")
-    [found] = missing(paper.plan())
+    [found] = find_missing(paper.plan())
     assert found.what == KEYS[0]
     assert "white space" in found.why and "hush" not in str(found)
 
@@ -97,9 +97,9 @@ def test_a_token_is_asked_for_a_gated_dataset_alone(paper: Sound, monkeypatch: p
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     assert refused(paper) == ["HF_TOKEN"]
     elsewhere = {"source": "embedded"}
-    assert missing(paper.plan(recipe={"benchmarks": {"gpqa_diamond": elsewhere}})) == []
+    assert find_missing(paper.plan(recipe={"benchmarks": {"gpqa_diamond": elsewhere}})) == []
     monkeypatch.setattr("huggingface_hub.get_token", lambda: "stored")
-    assert missing(paper.plan()) == []
+    assert find_missing(paper.plan()) == []
 
 
 def test_on_a_machine_that_has_nothing_the_list_is_complete(paper: Sound, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_on_a_machine_that_has_nothing_the_list_is_complete(paper: Sound, monkey
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     unpinned = {name: {"source": "hub"} for name in HUB}
     recipe = {"benchmarks": unpinned, "budget": {"run_usd": 1.0}, "grpo": {"vllm_memory": 0.22}}
-    found = missing(paper.plan(machine=NOTHING, recipe=recipe))
+    found = find_missing(paper.plan(machine=NOTHING, recipe=recipe))
     assert {each.what for each in found if each.refuses} == {
         *(f"benchmarks.{name}.revision" for name in HUB), "HF_TOKEN", *KEYS, "bubblewrap", "budget.run_usd",
         "vllm", "deepspeed", "2 GPUs", "vLLM's cache", "host memory", "disk", "memory for evaluation",
@@ -133,7 +133,7 @@ def test_a_small_policy_is_trained_on_a_cpu_but_not_beside_vllm(paper: Sound) ->
     def plan(machine: Machine, **grpo: Any) -> list[Any]:
         alone = {"deepspeed": None, "processes": 1, "vllm_memory": 0.5, "vllm_max_model_length": 9216}
         recipe = {"policy": model, "grpo": alone | grpo}
-        return missing(paper.plan(machine=machine, recipe=recipe, deepspeed=None), ("training",))
+        return find_missing(paper.plan(machine=machine, recipe=recipe, deepspeed=None), ("training",))
 
     [found] = plan(bare)
     assert found.what == "a GPU"
@@ -148,10 +148,10 @@ def test_a_vllm_server_is_required_and_uses_no_memory_of_the_training_gpus(paper
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         recipe = {"grpo": {"vllm_mode": "server", "vllm_server_url": url}}
         plan = paper.plan(recipe=recipe)
-        assert missing(plan) == []
+        assert find_missing(plan) == []
         beside = paper.plan().memory
         assert plan.memory is not None and beside is not None
-        assert beside.peak - plan.memory.peak == pytest.approx(0.35 * (plan.gpu_gib or 0))
+        assert beside.gpu_peak_gib - plan.memory.gpu_peak_gib == pytest.approx(0.35 * (plan.gpu_gib or 0))
     assert refused(paper, recipe=recipe) == [url]
 
 
@@ -176,30 +176,30 @@ def serving(*models: str) -> Iterator[str]:
 def test_a_server_that_writes_has_to_be_there_and_to_serve_the_policy(paper: Sound) -> None:
     with serving("paper-0123456789ab") as url:
         recipe = {"evaluation": {"writer": url}}
-        assert missing(paper.plan(recipe=recipe)) == []
+        assert find_missing(paper.plan(recipe=recipe)) == []
         # The cold start, another policy, is scored too.
-        lacking = missing(paper.plan(recipe=recipe | {"cold_start": {"steps": 1}}))
+        lacking = find_missing(paper.plan(recipe=recipe | {"cold_start": {"steps": 1}}))
         [found] = [each for each in lacking if "cold start" not in each.what]  # its memory is a separate requirement
         assert (found.what, "cold start" in found.why) == (url, True)
-    [found] = missing(paper.plan(recipe=recipe))
+    [found] = find_missing(paper.plan(recipe=recipe))
     assert (found.what, "vllm serve" in found.remedy) == (url, True)
-    assert missing(paper.plan(recipe=recipe), ("data", "workers", "training")) == []
+    assert find_missing(paper.plan(recipe=recipe), ("data", "workers", "training")) == []
     with serving("Qwen/Qwen2.5-7B") as url:
-        [found] = missing(paper.plan(recipe={"evaluation": {"writer": url}}))
+        [found] = find_missing(paper.plan(recipe={"evaluation": {"writer": url}}))
         assert "it serves Qwen/Qwen2.5-7B" in found.why
 
 
 def test_settings_that_need_vllm_are_named_once(paper: Sound) -> None:
     bare = replace(MACHINE, packages=frozenset({"deepspeed"}))
-    [found] = missing(paper.plan(machine=bare))
+    [found] = find_missing(paper.plan(machine=bare))
     assert found.why == "grpo.vllm and evaluation.writer ask for it"
-    assert missing(paper.plan(machine=bare), ("evaluation",)) == [found]
+    assert find_missing(paper.plan(machine=bare), ("evaluation",)) == [found]
     plain = {"evaluation": {"writer": "transformers", "batch": 8}}
-    assert missing(paper.plan(machine=bare, recipe=plain), ("evaluation",)) == []
+    assert find_missing(paper.plan(machine=bare, recipe=plain), ("evaluation",)) == []
 
 
 def test_other_engines_that_would_fit_are_named(paper: Sound) -> None:
-    found = missing(paper.plan(deepspeed={"zero_optimization": {"stage": 3}}))
+    found = find_missing(paper.plan(deepspeed={"zero_optimization": {"stage": 3}}))
     assert "ZeRO-3 + offload" in found[0].remedy
 
 
@@ -211,7 +211,7 @@ def test_a_rehearsal_needs_neither_keys_nor_money(paper: Sound, monkeypatch: pyt
 
 
 def test_programs_of_known_origin_need_no_wall_and_neither_does_a_mix_without_programs(paper: Sound) -> None:
-    bare = replace(MACHINE, bubblewrap=False)
+    bare = replace(MACHINE, has_bubblewrap=False)
     assert refused(paper, machine=bare, recipe={"grading": {"isolation": "resource_limits"}}) == []
 
 
@@ -227,7 +227,7 @@ def test_a_runs_spending_counts_against_its_cap(paper: Sound) -> None:
     with closing(Ledger(paper.setup.workspace.ledger)) as ledger:
         held = ledger.reserve(plan.setup.run, 1900.0, 2000.0)
         ledger.settle(Bill(held, "precache", "gpt-5", 1900.0, Usage(100, 800)))
-    [found] = [each for each in missing(paper.plan(**budget)) if each.refuses]
+    [found] = [each for each in find_missing(paper.plan(**budget)) if each.refuses]
     assert found.what == "budget.run_usd"
     assert "$2000.00, of which $1900.00 are spent, are less than what the run still costs" in found.why
 
@@ -249,7 +249,7 @@ def test_a_worker_that_is_served_here_needs_vllms_environment(paper: Sound, monk
 
 def test_a_setting_that_litellm_would_drop_is_named(paper: Sound) -> None:
     claude = {"model": "anthropic/claude-sonnet-5-5", "temperature": None, "thinking_budget": None}
-    [found] = missing(paper.plan(**with_first(paper, **claude, reasoning_effort="none")))
+    [found] = find_missing(paper.plan(**with_first(paper, **claude, reasoning_effort="none")))
     assert found.what == f"workers.{paper.setup.pool.names[0]}.reasoning_effort" and found.refuses
     assert "paper.yaml, LiteLLM silently drops 'none'" in found.why and found.remedy.startswith("Remove it")
 
@@ -258,7 +258,7 @@ def test_a_setting_that_litellm_would_drop_is_named(paper: Sound) -> None:
 def test_an_announced_price_is_named_before_its_day(paper: Sound, days: int, is_named: bool) -> None:
     later = [{"since": TODAY + timedelta(days=days), "input": 2.5, "output": 20.0}]
     price = Price.model_validate({"input": 1.25, "output": 10.0, "later": later})
-    found = missing(paper.plan(**with_first(paper, price=price)))
+    found = find_missing(paper.plan(**with_first(paper, price=price)))
     named = [(f"workers.{paper.setup.pool.names[0]}.price", False)] if is_named else []
     assert [(each.what, each.refuses) for each in found] == named
 
@@ -278,7 +278,7 @@ def test_prompts_at_hand_that_do_not_fit_are_counted_before_anything_is_paid(tmp
         }
         recipe = Recipe.model_validate(quick | changed)
         setup = Setup(Workspace(tmp_path), recipe, load_pool(config, "quickstart"))
-        return missing(make_plan(setup, MACHINE), ("training",))
+        return find_missing(make_plan(setup, MACHINE), ("training",))
 
     [each] = found(384)
     assert (each.what, each.refuses) == ("room for prompts", True)
@@ -296,7 +296,7 @@ def test_a_retired_model_is_refused_and_one_that_soon_is_is_named(
     paper: Sound, days: int, expected: list[bool]
 ) -> None:
     """`expected`: whether each finding refuses the run."""
-    found = missing(paper.plan(**with_first(paper, retired=TODAY + timedelta(days=days))))
+    found = find_missing(paper.plan(**with_first(paper, retired=TODAY + timedelta(days=days))))
     model = paper.setup.pool.workers[0].model
     assert [(each.what, each.refuses) for each in found] == [(model, refuses) for refuses in expected]
 
@@ -309,18 +309,18 @@ def test_litellms_map_says_when_a_model_ends() -> None:
     }
     assert dated, "LiteLLM's map carries no dates any more"
     name, day = next(iter(dated.items()))
-    assert str(retirement(Worker(name="w", model=name))) == day
-    assert retirement(Worker(name="w", model=name, api_base="http://localhost/v1")) is None
+    assert str(retirement_date(Worker(name="w", model=name))) == day
+    assert retirement_date(Worker(name="w", model=name, api_base="http://localhost/v1")) is None
 
 
 def test_another_providers_date_is_not_this_ones() -> None:
     """The name without a provider is Vertex's there."""
     assert models()["gemini-2.5-pro"].get("deprecation_date")
-    assert retirement(Worker(name="w", model="gemini/gemini-2.5-pro")) is None
+    assert retirement_date(Worker(name="w", model="gemini/gemini-2.5-pro")) is None
 
 
 def test_a_model_missing_in_litellms_map_is_reported_as_possibly_retired() -> None:
-    assert is_unknown(Worker(name="w", model="anthropic/claude-none-of-that"))
-    assert not is_unknown(Worker(name="w", model="openai/gpt-5"))
-    assert not is_unknown(Worker(name="w", model="openai/mine", api_base="http://localhost/v1"))
-    assert not is_unknown(Worker(name="w", model="local/guesser"))
+    assert is_unlisted(Worker(name="w", model="anthropic/claude-none-of-that"))
+    assert not is_unlisted(Worker(name="w", model="openai/gpt-5"))
+    assert not is_unlisted(Worker(name="w", model="openai/mine", api_base="http://localhost/v1"))
+    assert not is_unlisted(Worker(name="w", model="local/guesser"))

@@ -12,9 +12,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 from ops.config import PretrainedPolicy, ScratchPolicy, load
 from ops.core.workspace import Workspace
-from ops.planning.shape import MODELS, Models, ModelShape, shape_of
+from ops.planning.shape import MODELS_FILE, ModelShape, ModelShapes, find_shape
 from ops.training.cold_start.examples import SftExample
-from ops.training.cold_start.supervised import scratch_model
+from ops.training.cold_start.supervised import build_scratch_model
 
 WORKSPACE = Workspace.find()
 SIZES = {
@@ -35,20 +35,20 @@ def test_the_parameters_are_those_of_the_model(config: type, model: type, more: 
     settings = config(**(SIZES | more), tie_word_embeddings=tied)
     with torch.device("meta"):
         real = sum(each.numel() for each in model(settings).parameters())
-    shape = ModelShape.of_config(json.loads(settings.to_json_string(use_diff=False)))
+    shape = ModelShape.from_config(json.loads(settings.to_json_string(use_diff=False)))
     assert shape is not None
     assert shape.parameters == real
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_model_has_its_published_parameters(name: str) -> None:
-    known = shape_of(PretrainedPolicy(model=name), WORKSPACE)
+    known = find_shape(PretrainedPolicy(model=name), WORKSPACE)
     assert known is not None
     assert known.shape.parameters == PUBLISHED[name]
 
 
 def test_a_published_shape_is_that_of_the_real_model() -> None:
-    shape = load(Models, WORKSPACE.config / MODELS).models["Qwen/Qwen2.5-7B"]
+    shape = load(ModelShapes, WORKSPACE.config / MODELS_FILE).models["Qwen/Qwen2.5-7B"]
     settings = Qwen2Config(
         hidden_size=shape.hidden, intermediate_size=shape.intermediate, num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, vocab_size=shape.vocabulary,
@@ -57,7 +57,7 @@ def test_a_published_shape_is_that_of_the_real_model() -> None:
     with torch.device("meta"):
         model = Qwen2ForCausalLM(settings)
     assert sum(each.numel() for each in model.parameters()) == shape.parameters
-    assert sum(each.numel() for each in model.model.layers[0].parameters()) == shape.layer
+    assert sum(each.numel() for each in model.model.layers[0].parameters()) == shape.layer_parameters
 
 
 def test_a_policy_made_from_scratch_has_the_parameters_that_it_is_planned_with() -> None:
@@ -67,8 +67,8 @@ def test_a_policy_made_from_scratch_has_the_parameters_that_it_is_planned_with()
         "prompt": [{"role": "user", "content": "What is 2 + 2?"}],
         "completion": [{"role": "assistant", "content": said}],
     }
-    model, tokenizer = scratch_model(settings, [example], 1)
-    known = shape_of(settings.model_copy(update={"vocabulary": len(tokenizer)}), WORKSPACE)
+    model, tokenizer = build_scratch_model(settings, [example], 1)
+    known = find_shape(settings.model_copy(update={"vocabulary": len(tokenizer)}), WORKSPACE)
     assert known is not None
     assert known.shape.parameters == sum(each.numel() for each in model.parameters())
 
@@ -82,21 +82,21 @@ def test_a_local_folder_and_the_hubs_cache_come_before_the_published_table(
     (folder / "config.json").write_text(config, encoding="utf-8")
     workspace = Workspace(tmp_path)
     for model in (str(folder), "model"):
-        known = shape_of(PretrainedPolicy(model=model), workspace)
-        assert known is not None and known.shape.hidden == 48 and known.fetched
+        known = find_shape(PretrainedPolicy(model=model), workspace)
+        assert known is not None and known.shape.hidden == 48 and known.is_local
     snapshot = tmp_path / "hub" / "models--Qwen--Qwen2.5-7B" / "snapshots" / "c0ffee"
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text(config, encoding="utf-8")
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs" / "main").write_text("c0ffee", encoding="utf-8")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    cached = shape_of(PretrainedPolicy(model="Qwen/Qwen2.5-7B"), workspace)
+    cached = find_shape(PretrainedPolicy(model="Qwen/Qwen2.5-7B"), workspace)
     assert cached is not None and cached.shape.hidden == 48
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "nothing"))
-    published = shape_of(PretrainedPolicy(model="Qwen/Qwen2.5-7B"), workspace)
-    assert published is not None and published.shape.hidden == 3584 and not published.fetched
+    published = find_shape(PretrainedPolicy(model="Qwen/Qwen2.5-7B"), workspace)
+    assert published is not None and published.shape.hidden == 3584 and not published.is_local
 
 
 def test_an_unknown_model_has_no_shape(tmp_path: Path) -> None:
-    assert shape_of(PretrainedPolicy(model="unknown/unheard-of"), Workspace(tmp_path)) is None
-    assert ModelShape.of_config({"model_type": "mamba"}) is None
+    assert find_shape(PretrainedPolicy(model="unknown/unheard-of"), Workspace(tmp_path)) is None
+    assert ModelShape.from_config({"model_type": "mamba"}) is None

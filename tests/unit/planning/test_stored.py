@@ -18,12 +18,12 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning import stored
-from ops.planning.lengths import stored_shortlist
-from ops.planning.stored import Left, left, share_of_run
+from ops.planning.lengths import read_shortlist
+from ops.planning.stored import RemainingShares, compute_remaining, remaining_share_of_run
 from ops.precaching.precache import build_solo_messages
 from ops.store import ResponseCache, cache_key
-from ops.synthetic.problems import generate
-from ops.training.run.training_run import CURVE
+from ops.synthetic.problems import generate_problems
+from ops.training.run.training_run import CURVE_FILE
 
 CONFIG = resources() / "config"
 ANSWER = Response("4", Usage(1, 1), 0.0, 0.0, "stop")
@@ -45,20 +45,20 @@ def cached(setup: Setup, worker: Worker, problems: Sequence[Problem]) -> None:
 
 
 def test_a_fresh_workspace_holds_nothing_and_a_plan_makes_nothing(setup: Setup) -> None:
-    assert left(setup, []) == Left()
-    write_problems(setup.workspace.data / "shortlist.jsonl", generate("math500", "train", 4, 1))
-    assert left(setup, stored_shortlist(setup)) == Left()
+    assert compute_remaining(setup, []) == RemainingShares()
+    write_problems(setup.workspace.data / "shortlist.jsonl", generate_problems("math500", "train", 4, 1))
+    assert compute_remaining(setup, read_shortlist(setup)) == RemainingShares()
     assert not setup.workspace.state.exists()
 
 
 def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
     """A killed run has written no table, so only the cache holds the paid answers."""
-    problems = [problem for name in ("math500", "mmlu") for problem in generate(name, "train", 4, 1)]
+    problems = [problem for name in ("math500", "mmlu") for problem in generate_problems(name, "train", 4, 1)]
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     first, second, *others = setup.pool.workers
     cached(setup, first, problems)
     cached(setup, second, problems[:3])
-    cells = left(setup, stored_shortlist(setup)).precaching
+    cells = compute_remaining(setup, read_shortlist(setup)).precaching
     assert (cells[first.name, "math500"], cells[first.name, "mmlu"]) == (0.0, 0.0)
     assert (cells[second.name, "math500"], cells[second.name, "mmlu"]) == (0.25, 1.0)
     assert {cells[worker.name, name] for worker in others for name in ("math500", "mmlu")} == {1.0}
@@ -67,24 +67,28 @@ def test_cached_answers_are_found_cell_by_cell(setup: Setup) -> None:
 def test_a_smaller_recipes_shortlist_leaves_the_rest_to_ask(setup: Setup) -> None:
     curation = setup.recipe.curation.model_copy(update={"per_domain": 8, "shortlist_factor": 2.0})
     larger = replace(setup, recipe=setup.recipe.model_copy(update={"curation": curation}))
-    problems = generate("math500", "train", 4, 1)
+    problems = generate_problems("math500", "train", 4, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]
     cached(setup, worker, problems)
-    assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == 0.0
-    assert left(larger, stored_shortlist(larger)).precaching[worker.name, "math500"] == 0.75, "4 of 16 are there"
+    assert compute_remaining(setup, read_shortlist(setup)).precaching[worker.name, "math500"] == 0.0
+    assert compute_remaining(larger, read_shortlist(larger)).precaching[worker.name, "math500"] == 0.75, (
+        "4 of 16 are there"
+    )
 
 
 def test_a_sample_of_many_answers_is_looked_up(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "LOOKED_UP", 100)
-    problems = generate("math500", "train", 201, 1)
+    monkeypatch.setattr(stored, "MAX_LOOKUPS", 100)
+    problems = generate_problems("math500", "train", 201, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]
     cached(setup, worker, problems[:101])
-    assert left(setup, stored_shortlist(setup)).precaching[worker.name, "math500"] == pytest.approx(0.5, abs=0.01)
+    assert compute_remaining(setup, read_shortlist(setup)).precaching[worker.name, "math500"] == pytest.approx(
+        0.5, abs=0.01
+    )
 
 
 def test_the_steps_of_a_run_that_was_cut_short_are_not_taken_again(tmp_path: Path) -> None:
-    assert share_of_run(tmp_path, 8) == 1.0
-    (tmp_path / CURVE).write_text("".join(json.dumps({"step": step}) + "\n" for step in (1, 2)), encoding="utf-8")
-    assert share_of_run(tmp_path, 8) == 0.75
+    assert remaining_share_of_run(tmp_path, 8) == 1.0
+    (tmp_path / CURVE_FILE).write_text("".join(json.dumps({"step": step}) + "\n" for step in (1, 2)), encoding="utf-8")
+    assert remaining_share_of_run(tmp_path, 8) == 0.75

@@ -38,7 +38,7 @@ from ops.retraining.drift import (
 )
 from ops.retraining.revisions import act_on_drift, record_revisions
 from ops.store import cache_key
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from ops.workers.scheduling import ALONE, Turn
 from tests.bench.drift import Provider as Simulated
 from tests.bench.drift import simulate
@@ -79,7 +79,7 @@ class Provider:
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
     workspace = Workspace(tmp_path)
-    problems = [problem for name in NAMES for problem in generate(name, "train", 20, 1)]
+    problems = [problem for name in NAMES for problem in generate_problems(name, "train", 20, 1)]
     write_problems(workspace.data / "shortlist.jsonl", problems)
     return Setup(workspace, load_recipe(CONFIG, "quickstart"), Pool(name="asked", workers=(STEADY,)))
 
@@ -207,7 +207,7 @@ def test_a_revision_is_part_of_every_pool_that_has_the_model_and_a_person_may_ta
     assert after.worker("solver") == before.worker("solver")
     taken = Snapshot.take(project.config, "quickstart", None, "commit")
     assert taken.pool == after
-    messages = build_solo_messages(generate("math500", "train", 1, 1)[0])
+    messages = build_solo_messages(generate_problems("math500", "train", 1, 1)[0])
     keys = {cache_key(pool.worker("scholar").identity, messages, 0) for pool in (before, after)}
     assert len(keys) == 2
     (project.config / FILE).write_text("# none\n", encoding="utf-8")

@@ -18,9 +18,9 @@ from ops.core.atomic import TEMPORARY
 from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
-from ops.planning.estimate import Measured
-from ops.planning.lengths import lengths, questions
-from ops.planning.stage_estimates import Stages
+from ops.planning.estimate import MeasuredUsage
+from ops.planning.lengths import count_test_questions, estimate_lengths
+from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.opening import open_client
 from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.estimate import Cost, estimate
@@ -29,7 +29,7 @@ from ops.retraining.start import fine_tuned_run, known_card, start_folder, store
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.responses import estimate_responses
-from ops.training.run.training_run import RESULT, RunPlan
+from ops.training.run.training_run import RESULT_FILE, RunPlan
 from ops.workers.client import WorkerClient
 from ops.workflow.cards import WorkerCard
 from ops.workflow.team import Team
@@ -63,7 +63,7 @@ def shown(*shares: float) -> tuple[WorkerCard, ...]:
 
 
 def team(made: PolicyCard, *workers: Worker) -> Team:
-    return made.team(Pool(name="p", workers=workers), DATA, Execution())
+    return made.build_team(Pool(name="p", workers=workers), DATA, Execution())
 
 
 def test_removed_workers_are_not_offered_and_the_others_keep_their_ordinals() -> None:
@@ -86,14 +86,14 @@ def test_a_newcomer_is_offered_only_to_a_policy_with_cards(tmp_path: Path) -> No
     pool, data = Pool(name="p", workers=(B, C, D)), measured(tmp_path, d=0.9)
     blind = card()
     known = team(blind, B, C, D)
-    assert blind.with_newcomers(known, pool, data) is known
+    assert blind.add_new_workers(known, pool, data) is known
     reading = card(cards=shown(0.1, 0.2, 0.3), prompting=Prompting(style="compact", few_shots="none", cards=True))
     known = team(reading, B, C, D)
-    offered = reading.with_newcomers(known, pool, data)
+    offered = reading.add_new_workers(known, pool, data)
     assert (list(offered.ordinals), offered.names) == ([0, 2, 3], ("c", "a", "b", "d"))
     assert offered.cards[3].accuracy == {"math": 0.9}
     with pytest.raises(DataError, match="no profile of d"):
-        reading.with_newcomers(known, pool, measured(tmp_path, c=0.1))
+        reading.add_new_workers(known, pool, measured(tmp_path, c=0.1))
 
 
 def test_training_offers_what_the_champion_sees(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_training_offers_what_the_champion_sees(tmp_path: Path) -> None:
     known = known_card(card(), pool, tmp_path)
     assert known.offered == ("c", "a", "b")
     assert known.pool.worker("b").revision == "2" and known.pool.worker("a") == A
-    assert list(known.team(pool, DATA, Execution()).ordinals) == [0, 2]
+    assert list(known.build_team(pool, DATA, Execution()).ordinals) == [0, 2]
     with_cards = known_card(card(cards=shown(0.1, 0.2, 0.3)), pool, measured(tmp_path, b=0.8, c=0.7, d=0.9))
     # For b, whose answers have changed, the present profile; for c the policy's own card.
     assert [each.accuracy["math"] for each in with_cards.cards] == [0.1, 0.2, 0.8, 0.9]
@@ -166,7 +166,7 @@ def test_it_repeats_the_recipes_last_stage(lineage: Lineage, section: str) -> No
 def test_a_finished_fine_tuning_is_not_planned_again(lineage: Lineage) -> None:
     setup = lineage.setup(B, C)
     run = fine_tuned_run(setup, lineage.change)
-    (run / RESULT).write_text("{}", encoding="utf-8")
+    (run / RESULT_FILE).write_text("{}", encoding="utf-8")
     before = (run / "run.json").stat().st_mtime_ns
     assert fine_tuned_run(setup, lineage.change) == run
     assert (run / "run.json").stat().st_mtime_ns == before
@@ -242,8 +242,10 @@ def client(setup: Setup) -> Iterator[WorkerClient]:
         yield client
 
 
-def planned(setup: Setup) -> Stages:
-    return Stages(setup, lengths(setup), questions(setup.workspace, setup.recipe), Measured())
+def planned(setup: Setup) -> StageEstimator:
+    return StageEstimator(
+        setup, estimate_lengths(setup), count_test_questions(setup.workspace, setup.recipe), MeasuredUsage()
+    )
 
 
 def parts(setup: Setup, client: WorkerClient, **plan: Any) -> dict[str, Cost]:
@@ -260,8 +262,8 @@ def test_a_column_costs_what_precaching_estimates(setup: Setup, client: WorkerCl
 def test_baselines_that_call_the_changed_pool_are_counted(setup: Setup, client: WorkerClient) -> None:
     named = setup.recipe.evaluation.model_copy(update={"baselines": ("oracle", "five_context")})
     asking = replace(setup, recipe=setup.recipe.model_copy(update={"evaluation": named}))
-    assert parts(asking, client)["baselines"].usd == planned(asking).baselines().usd
-    assert parts(setup, client)["every worker alone"].usd == planned(setup).baselines().usd
+    assert parts(asking, client)["baselines"].usd == planned(asking).estimate_baselines().usd
+    assert parts(setup, client)["every worker alone"].usd == planned(setup).estimate_baselines().usd
 
 
 @pytest.mark.parametrize("stage", [{}, {"adaptive": {"steps": 5}}, {"recursive": ROUNDS}], ids=str)
@@ -271,8 +273,8 @@ def test_fine_tuning_is_the_last_stage_of_training(workspace: Workspace, client:
     found = parts(setup, client, fine_tune=BELOW)
     grpo = setup.recipe.grpo.model_dump() | {"steps": 7}
     own = {name: {**settings, "steps": 7} for name, settings in stage.items()} or {"grpo": grpo}
-    last = planned(Setup(workspace, recipe(**(stage | own)), setup.pool)).last_training()
-    assert (found["fine-tuning"].usd, found["fine-tuning"].what) == (last.usd, last.what)
-    assert found["fine-tuning"].conditional and found["its evaluation"].conditional
-    once = planned(setup).evaluation(policies=1)
+    last = planned(Setup(workspace, recipe(**(stage | own)), setup.pool)).estimate_last_training()
+    assert (found["fine-tuning"].usd, found["fine-tuning"].calls_formula) == (last.usd, last.calls_formula)
+    assert found["fine-tuning"].is_conditional and found["its evaluation"].is_conditional
+    once = planned(setup).estimate_evaluation(policies=1)
     assert found["evaluation"].usd == found["its evaluation"].usd == once.usd._replace(low=0.0)

@@ -123,7 +123,7 @@ def test_json_that_no_worker_answers_with_is_a_named_failure(serve: Serve) -> No
     answer = ask(serve(), response_format={"type": "json_object"})
     assert (answer.text, answer.status) == (None, "malformed")
     assert "the response is not the JSON asked for" in answer.error
-    first = answer.runs[0].traces[0]
+    first = answer.runs[0].executions[0]
     assert [step.status for step in first.steps] == ["ok", "malformed"], "an earlier step answers in any form"
 
 

@@ -19,7 +19,7 @@ from ops.release.lineage import Lineage
 from ops.release.model_card import Release
 from ops.release.new_version import scope_of
 from ops.serving.scope import FEWEST, FILE, PASSING, Scope, is_calibrating
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from ops.workflow.grammar import Workflow
 from tests.serving.script import POOL, Scripted, ask, card_of, engine_of
 
@@ -129,10 +129,10 @@ def workspace(tmp_path: Path) -> Workspace:
     """A quickstart's problems, as `podium run` lays them out."""
     recipe = load_recipe(Workspace.find().config, "quickstart")
     workspace = Workspace(tmp_path)
-    mix = [problem for name in ("math500", "mmlu", "rlpr") for problem in generate(name, "train", 60, 1)]
+    mix = [problem for name in ("math500", "mmlu", "rlpr") for problem in generate_problems(name, "train", 60, 1)]
     write_problems(workspace.data / "training_mix.jsonl", mix)
     for name in ("math500", "mmlu", "rlpr"):
-        write_problems(raw_file(workspace, recipe, name, "test"), generate(name, "test", 24, 1))
+        write_problems(raw_file(workspace, recipe, name, "test"), generate_problems(name, "test", 24, 1))
     return workspace
 
 
@@ -145,7 +145,7 @@ def released(pool: Pool = POOL, **card: Any) -> Release:
 def test_a_version_made_from_scratch_carries_what_it_was_trained_on(workspace: Workspace) -> None:
     found = scope_of(workspace, released())
     assert found is not None
-    tests = [problem.question for name in ("math500", "mmlu") for problem in generate(name, "test", 24, 1)]
+    tests = [problem.question for name in ("math500", "mmlu") for problem in generate_problems(name, "test", 24, 1)]
     passed = [question for question in tests if not found.notice(question)]
     assert len(passed) > 0.8 * len(tests)
     assert all(found.notice(text) for text in ("Who wrote Hamlet?", "Write a short poem about the sea.", "Why?"))
@@ -170,7 +170,7 @@ def test_another_policy_carries_none_and_its_card_says_why(
 
 def test_nothing_is_carried_without_a_mix_or_of_a_confidential_benchmark(workspace: Workspace) -> None:
     mix = workspace.data / "training_mix.jsonl"
-    secret = [replace(problem, benchmark="gpqa_diamond") for problem in generate("gpqa_diamond", "test", 3, 1)]
+    secret = [replace(problem, benchmark="gpqa_diamond") for problem in generate_problems("gpqa_diamond", "test", 3, 1)]
     write_problems(mix, secret)
     assert scope_of(workspace, released()) is None
     mix.unlink()

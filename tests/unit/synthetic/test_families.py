@@ -17,17 +17,17 @@ from ops.grading import grade, worker_prompt
 from ops.precaching.precache import build_solo_messages
 from ops.quality.gold import grade_gold
 from ops.synthetic.families import FAMILIES, Family, ProblemDraft
-from ops.synthetic.generalists import SKILLS, think
-from ops.synthetic.problems import drafts, generate, split_of
-from ops.synthetic.reading import read
+from ops.synthetic.generalists import SKILLS, respond
+from ops.synthetic.problems import choose_split, generate_drafts, generate_problems
+from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
-from ops.workflow.execution import worker_messages
+from ops.workflow.execution import build_worker_messages
 from ops.workflow.grammar import Step, Workflow
 
 NAMES = (*TOOLS, *SKILLS)
 FEW = {"two_squares": 200}
 """Families with no more questions than this."""
-SURE = [family for family in FAMILIES if family.sure]
+SURE = [family for family in FAMILIES if family.solved_by_tools]
 FEW_PROGRAMS = pytest.mark.parametrize("programs", [3, pytest.param(10_000, marks=pytest.mark.soak)])
 """Questions of a family whose answers are programs: each runs in a process."""
 
@@ -37,7 +37,7 @@ def split(family: Family) -> str:
 
 
 def answer(worker: str, messages: list[Message], sample: int = 0) -> str:
-    return TOOLS[worker](read(messages)) if worker in TOOLS else think(worker, messages, sample=sample).text
+    return TOOLS[worker](parse_task(messages)) if worker in TOOLS else respond(worker, messages, sample=sample).text
 
 
 def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
@@ -45,19 +45,21 @@ def run(problem: Problem, solution: tuple[tuple[str, str], ...]) -> str:
     steps = [Step(NAMES.index(name), text, "all" if index else "none") for index, (name, text) in enumerate(solution)]
     workflow, responses = Workflow(tuple(steps)), {}
     for index, (worker, _) in enumerate(solution):
-        responses[index] = answer(worker, worker_messages(workflow, index, worker_prompt(problem), responses), index)
+        responses[index] = answer(
+            worker, build_worker_messages(workflow, index, worker_prompt(problem), responses), index
+        )
     return responses[len(solution) - 1]
 
 
 def some(family: Family, seed: int, count: int, programs: int) -> list[tuple[Problem, ProblemDraft]]:
     """Return `count` problems, at most `programs` of which ask for a program."""
-    made = itertools.islice(drafts(family, split(family), seed), count)
+    made = itertools.islice(generate_drafts(family, split(family), seed), count)
     problems = [(as_problem(family, draft), draft) for draft in made]
     return problems[:programs] if problems[0][0].grader == "code" else problems
 
 
 def as_problem(family: Family, draft: ProblemDraft) -> Problem:
-    [shape] = generate(family.benchmark, split(family), 1, 0)
+    [shape] = generate_problems(family.benchmark, split(family), 1, 0)
     return replace(
         shape, id="x", question=draft.question, answer=draft.answer, choices=draft.choices, tests=draft.tests
     )
@@ -67,7 +69,7 @@ def as_problem(family: Family, draft: ProblemDraft) -> Problem:
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_distinct_proven_problems(family: Family, count: int) -> None:
     count = min(count, FEW.get(family.name, count))
-    made = list(itertools.islice(drafts(family, split(family), 3), count))
+    made = list(itertools.islice(generate_drafts(family, split(family), 3), count))
     assert len({(draft.question, draft.choices) for draft in made}) == count
     assert all(draft.proof[0] == draft.proof[1] for draft in made)
 
@@ -75,9 +77,9 @@ def test_distinct_proven_problems(family: Family, count: int) -> None:
 @FEW_PROGRAMS
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_the_known_workflow_solves_it_and_gold_scores_one(family: Family, programs: int) -> None:
-    known = some(family, 5, 25, programs if family.sure else 5 * programs)
+    known = some(family, 5, 25, programs if family.solved_by_tools else 5 * programs)
     solved = [grade(problem, run(problem, draft.solution)).correct for problem, draft in known]
-    if family.sure:  # a wrong rule can explain the examples too; the search then fails as expected
+    if family.solved_by_tools:  # a wrong rule can explain the examples too; the search then fails as expected
         assert statistics.mean(solved) >= (0.9 if family.name == "from_examples" else 0.96)
     else:
         assert statistics.mean(solved) >= 0.5
@@ -95,7 +97,7 @@ def test_dropping_the_first_step_breaks_a_chain(family: Family, programs: int) -
 
 @pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.soak)])
 def test_no_single_worker_wins_and_most_problems_need_several(count: int) -> None:
-    mix = [problem for name in training_benchmarks() for problem in generate(name, "train", count, 11)]
+    mix = [problem for name in training_benchmarks() for problem in generate_problems(name, "train", count, 11)]
     for worker in NAMES:
         right = [grade(problem, answer(worker, build_solo_messages(problem))).correct for problem in mix]
         assert statistics.mean(right) <= 0.55
@@ -103,7 +105,7 @@ def test_no_single_worker_wins_and_most_problems_need_several(count: int) -> Non
         len(draft.solution)
         for family in FAMILIES
         if family.benchmark in training_benchmarks()
-        for draft in itertools.islice(drafts(family, "train", 11), 20)
+        for draft in itertools.islice(generate_drafts(family, "train", 11), 20)
     ]
     assert statistics.mean(n >= 2 for n in needs) >= 0.4
     assert statistics.mean(n >= 3 for n in needs) >= 0.15
@@ -111,13 +113,13 @@ def test_no_single_worker_wins_and_most_problems_need_several(count: int) -> Non
 
 def test_training_and_evaluation_share_no_question_and_seeds_repeat() -> None:
     for name in training_benchmarks():
-        train = {problem.question for problem in generate(name, "train", 100, 1)}
-        test = {problem.question for seed in (1, 2) for problem in generate(name, "test", 40, seed)}
+        train = {problem.question for problem in generate_problems(name, "train", 100, 1)}
+        test = {problem.question for seed in (1, 2) for problem in generate_problems(name, "test", 40, seed)}
         assert not train & test
-        assert all(split_of(question) == "train" for question in train)
-    first, again = ([generate(name, "test", 12, 4) for name in BENCHMARKS] for _ in range(2))
+        assert all(choose_split(question) == "train" for question in train)
+    first, again = ([generate_problems(name, "test", 12, 4) for name in BENCHMARKS] for _ in range(2))
     assert first == again
-    assert generate("mmlu", "train", 12, 4) != generate("mmlu", "train", 12, 5)
+    assert generate_problems("mmlu", "train", 12, 4) != generate_problems("mmlu", "train", 12, 5)
 
 
 def test_the_quickstart_pool_names_every_embedded_worker() -> None:

@@ -10,9 +10,9 @@ import pytest
 from ops.core.messages import Message
 from ops.synthetic import sums
 from ops.synthetic.families import FAMILIES
-from ops.synthetic.generalists import SKILLS, think
-from ops.synthetic.problems import drafts
-from ops.synthetic.reading import read
+from ops.synthetic.generalists import SKILLS, respond
+from ops.synthetic.problems import generate_drafts
+from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
 
 SUMS = {
@@ -77,16 +77,16 @@ def asked(question: str, *earlier: str, form: str = "") -> list[Message]:
 
 
 def answers(worker: str, chat: list[Message]) -> str:
-    return TOOLS[worker](read(chat)) if worker in TOOLS else think(worker, chat, sample=1).text
+    return TOOLS[worker](parse_task(chat)) if worker in TOOLS else respond(worker, chat, sample=1).text
 
 
 @pytest.mark.parametrize(("question", "value"), SUMS.items())
 def test_a_sum_has_its_exact_value_and_each_worker_that_can_compute_states_it(question: str, value: str) -> None:
-    assert sums.value(question) == Fraction(value)
+    assert sums.sum_value(question) == Fraction(value)
     for worker in ("algebraist", *SKILLS):
         assert answers(worker, asked(question)).endswith(f"Answer: {value}"), worker
     formula = answers("analyst", asked(question))
-    assert formula == f"EXPR: {sums.formula(question)}"
+    assert formula == f"EXPR: {sums.find_sum(question)}"
     for worker in ("algebraist", *SKILLS):  # after the analyst, and after a wrong guess
         assert answers(worker, asked(question, formula)).endswith(f"Answer: {value}"), worker
     for worker in SKILLS:
@@ -95,14 +95,16 @@ def test_a_sum_has_its_exact_value_and_each_worker_that_can_compute_states_it(qu
 
 @pytest.mark.parametrize("question", NO_SUMS, ids=lambda text: text[:40] or "nothing")
 def test_another_question_is_no_sum(question: str) -> None:
-    assert sums.formula(question) is None
-    assert sums.value(question) is None
+    assert sums.find_sum(question) is None
+    assert sums.sum_value(question) is None
 
 
 def test_no_question_of_another_family_is_a_sum() -> None:
     """Otherwise its workers' answers would have changed."""
     for family in FAMILIES:
-        shown = [draft.question for split in ("train", "test") for draft in islice(drafts(family, split, 3), 20)]  # type: ignore[arg-type]
-        found = [question for question in shown if sums.formula(question)]
+        shown = [
+            draft.question for split in ("train", "test") for draft in islice(generate_drafts(family, split, 3), 20)
+        ]  # type: ignore[arg-type]
+        found = [question for question in shown if sums.find_sum(question)]
         assert not found or family.name == "arithmetic", found
         assert all("\\frac" not in question for question in found)

@@ -18,11 +18,11 @@ from ops.core.problem import Problem
 from ops.grading import grade, worker_prompt
 from ops.synthetic import generalists
 from ops.synthetic.families import FAMILIES
-from ops.synthetic.formula import NotAFormula, parse
-from ops.synthetic.generalists import SKILLS, Skill, Thought, think
+from ops.synthetic.formula import NotAFormula, parse_formula
+from ops.synthetic.generalists import SKILLS, GeneralistResponse, Skill, respond
 from ops.synthetic.generalists import thought as thinking
-from ops.synthetic.problems import generate, mirrored
-from ops.synthetic.reading import read
+from ops.synthetic.problems import generate_problems, mirrored_benchmarks
+from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
 
 FLAWLESS = Skill(
@@ -46,24 +46,28 @@ def asked(problem: Problem) -> list[Message]:
 
 @cache
 def problems(per_benchmark: int) -> list[Problem]:
-    return [problem for name in sorted(mirrored()) for problem in generate(name, "test", per_benchmark, 3)]
+    return [
+        problem
+        for name in sorted(mirrored_benchmarks())
+        for problem in generate_problems(name, "test", per_benchmark, 3)
+    ]
 
 
-def right(problem: Problem, thought: Thought) -> bool:
+def right(problem: Problem, thought: GeneralistResponse) -> bool:
     return grade(problem, thought.text).correct
 
 
 @pytest.mark.parametrize("name", SKILLS)
 def test_every_wrong_answer_has_a_misstep(name: str) -> None:
     for problem in problems(8):
-        thought = think(name, asked(problem), temperature=0.7)
+        thought = respond(name, asked(problem), temperature=0.7)
         assert thought.missteps or right(problem, thought), (problem.question, problem.answer, thought.text)
 
 
 def test_a_generalist_without_missteps_answers_everything_correctly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(thinking.SKILLS, "flawless", FLAWLESS)
     families = Counter(problem.family for problem in problems(8))
-    wrong = [problem for problem in problems(8) if not right(problem, think("flawless", asked(problem)))]
+    wrong = [problem for problem in problems(8) if not right(problem, respond("flawless", asked(problem)))]
     failed = Counter(problem.family for problem in wrong)
     assert set(families) == {family.name for family in FAMILIES}
     # A rule of up to three operations can explain the examples without being the intended one.
@@ -74,15 +78,15 @@ def test_a_generalist_without_missteps_answers_everything_correctly(monkeypatch:
 
 def test_the_same_sample_repeats_and_another_is_another_opinion() -> None:
     shown = [asked(problem) for problem in problems(10)]
-    first = [think("solver", chat, sample=0, temperature=0.7).text for chat in shown]
-    assert [think("solver", chat, sample=0, temperature=0.7).text for chat in shown] == first
-    second = [think("solver", chat, sample=1, temperature=0.7).text for chat in shown]
+    first = [respond("solver", chat, sample=0, temperature=0.7).text for chat in shown]
+    assert [respond("solver", chat, sample=0, temperature=0.7).text for chat in shown] == first
+    second = [respond("solver", chat, sample=1, temperature=0.7).text for chat in shown]
     assert len(shown) // 10 <= sum(a != b for a, b in zip(first, second, strict=True)) < len(shown)
 
 
 def test_at_temperature_0_every_sample_is_the_same() -> None:
     for problem in problems(4):
-        texts = {think("scholar", asked(problem), sample=sample, temperature=0.0).text for sample in range(4)}
+        texts = {respond("scholar", asked(problem), sample=sample, temperature=0.0).text for sample in range(4)}
         assert len(texts) == 1
 
 
@@ -102,7 +106,7 @@ def test_another_gold_answer_changes_no_response(name: str) -> None:
     for problem in problems(5):
         changed = replace(problem, answer="something else", tests=())
         assert asked(changed) == asked(problem)  # the gold answer is not among the messages
-        assert think(name, asked(changed)) == think(name, asked(problem))
+        assert respond(name, asked(changed)) == respond(name, asked(problem))
 
 
 PAIR = "Two whole numbers add up to 51 and multiply to 440. What is the larger one?\nGive the answer in \\boxed{}."
@@ -111,19 +115,19 @@ PAIR = "Two whole numbers add up to 51 and multiply to 440. What is the larger o
 
 def test_a_right_answer_passes_the_check_and_a_wrong_one_is_sought_again() -> None:
     for sample in range(20):
-        kept = think("solver", messages(PAIR, "Check the answer.", "\\boxed{40}"), sample=sample)
+        kept = respond("solver", messages(PAIR, "Check the answer.", "\\boxed{40}"), sample=sample)
         assert kept.text.endswith("\\boxed{40}")
         assert not kept.missteps
-    alone = sum("\\boxed{40}" in think("solver", messages(PAIR), sample=sample).text for sample in range(400))
+    alone = sum("\\boxed{40}" in respond("solver", messages(PAIR), sample=sample).text for sample in range(400))
     checked = sum(
-        "\\boxed{40}" in think("solver", messages(PAIR, "Check the answer.", "\\boxed{31}"), sample=sample).text
+        "\\boxed{40}" in respond("solver", messages(PAIR, "Check the answer.", "\\boxed{31}"), sample=sample).text
         for sample in range(400)
     )
     assert checked > alone + 40  # two more searches, and a test that tells
 
 
 def test_an_earlier_answer_misleads_a_worker_without_the_instruction_to_check() -> None:
-    misled = [think("apprentice", messages(PAIR, "Answer.", "\\boxed{31}"), sample=n) for n in range(40)]
+    misled = [respond("apprentice", messages(PAIR, "Answer.", "\\boxed{31}"), sample=n) for n in range(40)]
     believed = [thought for thought in misled if thought.text.endswith("\\boxed{31}")]
     assert len(believed) > 20
     assert all(thought.missteps[-1].kind == "trust" for thought in believed)
@@ -132,10 +136,10 @@ def test_an_earlier_answer_misleads_a_worker_without_the_instruction_to_check() 
 def test_a_shown_fact_and_a_shown_plan_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(thinking.SKILLS, "flawless", FLAWLESS)
     question = 'What is the mass of 10 cubic centimetres of iron?\nFinish with "Answer: " and a short answer.'
-    shown = think("flawless", messages(question, "Solve it.", "FACT: density of iron = 100 g/cm^3"), temperature=0.0)
+    shown = respond("flawless", messages(question, "Solve it.", "FACT: density of iron = 100 g/cm^3"), temperature=0.0)
     assert shown.text.endswith("Answer: 1000 g")
     owns = "Ana owns 5 coins. Bo owns 2 more than Ana. How many does Bo own now?\nGive the \\boxed{} answer."
-    plan = think("flawless", messages(owns, "Compute the result.", "PLAN: ana = 50; bo = ana + 2"), temperature=0.0)
+    plan = respond("flawless", messages(owns, "Compute the result.", "PLAN: ana = 50; bo = ana + 2"), temperature=0.0)
     assert plan.text.endswith("\\boxed{52}")
 
 
@@ -148,7 +152,7 @@ PROGRAM = "Give the complete program in one ```python block."
 
 
 def ask(tool: str, question: str, form: str, subtask: str, *earlier: str) -> str:
-    return TOOLS[tool](read(messages(f"{question}\n{form}", subtask, *earlier)))
+    return TOOLS[tool](parse_task(messages(f"{question}\n{form}", subtask, *earlier)))
 
 
 @pytest.mark.parametrize(
@@ -233,4 +237,4 @@ def test_any_request_gets_some_answer(question: str, subtask: str, earlier: list
 )
 def test_formulas_are_read_and_never_run(text: str) -> None:
     with pytest.raises(NotAFormula):
-        parse(text)
+        parse_formula(text)

@@ -15,18 +15,25 @@ import pytest
 import torch
 
 from ops.benchmarks.problem_files import read_problems, write_problems
-from ops.conductor.policy import Conductor, PolicyCard, model_place
+from ops.conductor.policy import Conductor, PolicyCard, locate_model
 from ops.config import ColdStart, Lora, PretrainedPolicy, Recipe, Setup, Validation
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from ops.training.cold_start import examples
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.tokenizer import train_tokenizer
-from ops.training.cold_start.validation import ColdStartRecord, NotTaught, check_taught, held_out, validated_on, verdict
+from ops.training.cold_start.validation import (
+    ColdStartRecord,
+    TooFewValidWorkflows,
+    assess_cold_start,
+    check_cold_start,
+    held_out_problems,
+    validation_problems,
+)
 from ops.training.grpo import __main__ as grpo
-from ops.training.run.training_run import RunPlan, RunResult, write_run
-from ops.workflow.grammar import Workflow, parse
+from ops.training.run.training_run import RunPlan, RunResult, write_run_plan
+from ops.workflow.grammar import Workflow, parse_workflow
 from tests.builders import make_response
 from tests.unit.training.plans import POOL, QUICK, ROOT, write_mix
 from tests.unit.training.tiny import GRPO, as_llama, freeze_objects, tiny_plan, train, weights_of
@@ -35,7 +42,7 @@ pytestmark = pytest.mark.slow
 SETTINGS = ColdStart(
     steps=40, batch=8, micro_batch=4, learning_rate=1e-2, success_share=1.0, validation=Validation(problems=8)
 )
-PROBLEMS = generate("math500", "train", 40, 1)
+PROBLEMS = generate_problems("math500", "train", 40, 1)
 Make = Callable[..., Setup]
 
 
@@ -87,7 +94,7 @@ def record_of(folder: Path) -> tuple[ColdStartRecord, Any]:
 
 def judged(folder: Path, setup: Setup) -> Any:
     assert setup.recipe.cold_start is not None
-    return verdict(folder, setup.recipe.cold_start)
+    return assess_cold_start(folder, setup.recipe.cold_start)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +117,9 @@ def test_a_pretrained_model_learns_to_write_workflows_and_to_end_them(
     if lora is None:
         assert validation.share >= 0.95
         card = PolicyCard.read(folder)
-        team = card.team(setup.pool, ROOT / "data", setup.recipe.execution)
-        said = Conductor.load(folder).complete([team.messages(generate("math500", "test", 1, 1)[0])])
-        assert said[0].ended and parse(said[0].text, offered=9, max_steps=1).workflow
+        team = card.build_team(setup.pool, ROOT / "data", setup.recipe.execution)
+        said = Conductor.load(folder).complete([team.build_messages(generate_problems("math500", "test", 1, 1)[0])])
+        assert said[0].is_ended and parse_workflow(said[0].text, offered=9, max_steps=1).workflow
 
 
 def test_micro_batches_teach_what_whole_batches_teach(make: Make) -> None:
@@ -164,10 +171,10 @@ def test_validation_problems_are_not_in_the_examples(make: Make, monkeypatch: py
     monkeypatch.setattr(examples, "sample_examples", sampled)
     setup = make(batch=4)
     folder = taught(setup)
-    unseen = held_out(setup.workspace.data / "training_mix.jsonl", setup.recipe)
-    team = PolicyCard.read(folder).team(setup.pool, ROOT / "data", setup.recipe.execution)
+    unseen = held_out_problems(setup.workspace.data / "training_mix.jsonl", setup.recipe)
+    team = PolicyCard.read(folder).build_team(setup.pool, ROOT / "data", setup.recipe.execution)
     assert len(unseen) == 8
-    assert not prompts & {team.messages(problem)[-1]["content"] for problem in unseen}
+    assert not prompts & {team.build_messages(problem)[-1]["content"] for problem in unseen}
     assert len(prompts) > 8
 
 
@@ -178,13 +185,15 @@ def test_below_the_share_grpo_is_refused_with_the_reasons_and_no_step_is_done(ma
     assert not found.passed and found.validity is not None
     assert found.validity.share < 0.95
     assert found.validity.valid + sum(found.validity.failures.values()) == 8
-    run = write_run(setup, folder)
-    with pytest.raises(NotTaught, match=r"of 8 completions are workflows .*GRPO starts from 95%.*cold_start\.steps"):
-        grpo.train(run)
+    run = write_run_plan(setup, folder)
+    with pytest.raises(
+        TooFewValidWorkflows, match=r"of 8 completions are workflows .*GRPO starts from 95%.*cold_start\.steps"
+    ):
+        grpo.train_run(run)
     assert RunResult.read(run) is None and not (run / "checkpoints").exists()
     lower = make(steps=1, validation=Validation(problems=8, least_valid=0.0))
     assert taught(lower) == folder  # no cold start is repeated
-    check_taught(folder, lower.recipe.cold_start)
+    check_cold_start(folder, lower.recipe.cold_start)
 
 
 def test_without_a_validation_section_half_of_the_completions_must_be_workflows(make: Make) -> None:
@@ -199,8 +208,10 @@ def test_without_a_validation_section_half_of_the_completions_must_be_workflows(
     lower = make(steps=1, validation=None, least_valid=0.0)
     assert base_policy_folder(lower) == folder
     assert judged(folder, lower).passed
-    write_problems(setup.workspace.data / "shortlist.jsonl", generate("math500", "train", 43, 1))
-    assert len(validated_on(setup.workspace.data, setup.recipe)) == 3, "what the mix left out, where there is some"
+    write_problems(setup.workspace.data / "shortlist.jsonl", generate_problems("math500", "train", 43, 1))
+    assert len(validation_problems(setup.workspace.data, setup.recipe)) == 3, (
+        "what the mix left out, where there is some"
+    )
 
 
 def test_drawn_in_another_way_the_same_policy_is_validated_again(make: Make) -> None:
@@ -221,16 +232,18 @@ def test_drawn_in_another_way_the_same_policy_is_validated_again(make: Make) -> 
 def test_cut_off_completions_name_the_limit_as_the_remedy(tmp_path: Path) -> None:
     counts = {"problems": 10, "valid": 4, "failures": {"cut_off": 5, "unbalanced": 1}}
     (tmp_path / "cold_start.json").write_text(json.dumps({"loss": [1.0], "validation": counts}), encoding="utf-8")
-    with pytest.raises(NotTaught, match=r"40\.0%.*cut_off 5, unbalanced 1.*Raise grpo\.max_completion_tokens"):
-        check_taught(tmp_path, SETTINGS)
+    with pytest.raises(
+        TooFewValidWorkflows, match=r"40\.0%.*cut_off 5, unbalanced 1.*Raise grpo\.max_completion_tokens"
+    ):
+        check_cold_start(tmp_path, SETTINGS)
     unasked = SETTINGS.model_copy(update={"validation": None})
-    with pytest.raises(NotTaught, match=r"40\.0%.*GRPO starts from 50%.*lower cold_start\.least_valid"):
-        check_taught(tmp_path, unasked)
-    check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.4}))
-    check_taught(tmp_path, unasked.model_copy(update={"least_valid": 0.0}))
+    with pytest.raises(TooFewValidWorkflows, match=r"40\.0%.*GRPO starts from 50%.*lower cold_start\.least_valid"):
+        check_cold_start(tmp_path, unasked)
+    check_cold_start(tmp_path, unasked.model_copy(update={"least_valid": 0.4}))
+    check_cold_start(tmp_path, unasked.model_copy(update={"least_valid": 0.0}))
     (tmp_path / "cold_start.json").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match="is not the record of a cold start"):
-        check_taught(tmp_path, SETTINGS)
+        check_cold_start(tmp_path, SETTINGS)
 
 
 def test_holding_out_the_whole_mix_is_refused(make: Make) -> None:
@@ -247,9 +260,9 @@ def test_settings_that_cannot_be_are_refused(make: Make) -> None:
 
 
 def test_a_package_that_is_not_installed_is_named_with_its_remedy() -> None:
-    assert model_place(PretrainedPolicy(model="Qwen/Qwen2.5-7B")) == "Qwen/Qwen2.5-7B"
+    assert locate_model(PretrainedPolicy(model="Qwen/Qwen2.5-7B")) == "Qwen/Qwen2.5-7B"
     with pytest.raises(DataError, match="--no-deps no_such_package"):
-        model_place(PretrainedPolicy(model="package:no_such_package"))
+        locate_model(PretrainedPolicy(model="package:no_such_package"))
 
 
 def types(policy: Conductor) -> set[torch.dtype]:

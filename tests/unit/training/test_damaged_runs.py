@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from ops.conductor.policy import check_policy
-from ops.conductor.writer import load_conductor, load_here
+from ops.conductor.writer import load_conductor, load_in_process
 from ops.core.digests import SUMS, DamagedFile, replacing_with_digest, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.restoring import restore_run
-from ops.training.cold_start.base_policy import is_made
+from ops.training.cold_start.base_policy import is_intact_policy
 from ops.training.run import checkpoints
-from ops.training.run.checkpoints import CHECKPOINTS, CheckpointDigests, last_checkpoint, sound_checkpoint
-from ops.training.run.training_run import CURVE, RESULT, RunResult, read_curve
+from ops.training.run.checkpoints import CHECKPOINTS, CheckpointDigests, find_intact_checkpoint, find_last_checkpoint
+from ops.training.run.training_run import CURVE_FILE, RESULT_FILE, RunResult, read_curve
 from tests.builders import scratch_policy
 
 RESULTS = RunResult(
@@ -69,12 +69,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         checkpoint = run / CHECKPOINTS / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
         (checkpoint / "model.safetensors").write_bytes(os.urandom(4000))
-        (checkpoint / CURVE).write_text(text_of(step), encoding="utf-8")
+        (checkpoint / CURVE_FILE).write_text(text_of(step), encoding="utf-8")
         (checkpoint / "trainer_state.json").write_text("{}", encoding="utf-8")
         digests = CheckpointDigests()
-        digests.begin(checkpoint)
-        digests.complete()
-    with replacing_with_digest(run / CURVE) as temporary:
+        digests.start_writing(checkpoint)
+        digests.wait()
+    with replacing_with_digest(run / CURVE_FILE) as temporary:
         temporary.write_text(text_of(4), encoding="utf-8")
     RESULTS.write(run)
     return run
@@ -99,7 +99,7 @@ def test_a_sound_run_is_left_as_it_is(run: Path, workspace: Workspace, caplog: p
     before = files(run)
     restore_run(workspace, run)
     assert read_curve(run)[-1]["step"] == 4 and RunResult.read(run) == RESULTS
-    assert sound_checkpoint(run) == run / CHECKPOINTS / "checkpoint-4"
+    assert find_intact_checkpoint(run) == run / CHECKPOINTS / "checkpoint-4"
     assert files(run) == before and not caplog.messages
 
 
@@ -108,13 +108,13 @@ def test_a_damaged_result_makes_the_run_unfinished(
     run: Path, workspace: Workspace, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its training then ends again from the last checkpoint."""
-    damage(run / RESULT)
+    damage(run / RESULT_FILE)
     if damage is not Path.unlink:
         with pytest.raises(DamagedFile, match=r"result\.json.*podium run RECIPE"):
             RunResult.read(run)
     restore_run(workspace, run)
     assert RunResult.read(run) is None
-    assert damage is Path.unlink or any(str(run / RESULT) in line for line in caplog.messages)
+    assert damage is Path.unlink or any(str(run / RESULT_FILE) in line for line in caplog.messages)
     RESULTS.write(run)
     assert RunResult.read(run) == RESULTS
 
@@ -125,7 +125,7 @@ def test_a_damaged_policy_is_never_loaded_and_its_run_is_unfinished(
     run: Path, workspace: Workspace, name: str, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
     damage(run / "policy" / name)
-    for load in (load_here, lambda policy: load_conductor(policy, workspace), check_policy):
+    for load in (load_in_process, lambda policy: load_conductor(policy, workspace), check_policy):
         with pytest.raises(DamagedFile, match=rf"{run}/policy: is damaged.*{name}.*podium run RECIPE"):
             load(run / "policy")
     restore_run(workspace, run)
@@ -147,15 +147,15 @@ def test_a_policy_without_digests_is_accepted(run: Path, workspace: Workspace) -
 def test_a_damaged_curve_is_restored_from_the_last_checkpoint(
     run: Path, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    damage(run / CURVE)
+    damage(run / CURVE_FILE)
     assert [row["step"] for row in read_curve(run)] == [1, 2, 3, 4]
-    assert any(str(run / CURVE) in line and "restored from" in line for line in caplog.messages)
+    assert any(str(run / CURVE_FILE) in line and "restored from" in line for line in caplog.messages)
     caplog.clear()
     assert [row["step"] for row in read_curve(run)] == [1, 2, 3, 4] and not caplog.messages
 
 
 def test_a_damaged_curve_that_no_checkpoint_has_is_one_line(run: Path) -> None:
-    overwrite(run / CURVE)
+    overwrite(run / CURVE_FILE)
     shutil.rmtree(run / CHECKPOINTS / "checkpoint-4")
     with pytest.raises(DataError, match=r"curve\.jsonl: .*no checkpoint has the whole curve.*move the folder"):
         read_curve(run)
@@ -164,13 +164,13 @@ def test_a_damaged_curve_that_no_checkpoint_has_is_one_line(run: Path) -> None:
 
 
 @DAMAGES
-@pytest.mark.parametrize("name", ["model.safetensors", CURVE])
+@pytest.mark.parametrize("name", ["model.safetensors", CURVE_FILE])
 def test_training_goes_on_from_a_sound_checkpoint(
     run: Path, name: str, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
     newest = run / CHECKPOINTS / "checkpoint-4"
     damage(newest / name)
-    assert sound_checkpoint(run) == last_checkpoint(run / CHECKPOINTS) == run / CHECKPOINTS / "checkpoint-2"
+    assert find_intact_checkpoint(run) == find_last_checkpoint(run / CHECKPOINTS) == run / CHECKPOINTS / "checkpoint-2"
     [line] = caplog.messages
     assert str(newest) in line and name in line
     assert not newest.exists() and len(list(run.glob("checkpoint-4.damaged-*"))) == 1
@@ -179,7 +179,7 @@ def test_training_goes_on_from_a_sound_checkpoint(
 def test_a_checkpoint_whose_digests_were_not_finished_is_used(run: Path) -> None:
     newest = run / CHECKPOINTS / "checkpoint-4"
     (newest / SUMS).unlink()
-    assert sound_checkpoint(run) == newest
+    assert find_intact_checkpoint(run) == newest
 
 
 def test_digests_that_cannot_be_written_do_not_end_a_training(
@@ -191,8 +191,8 @@ def test_digests_that_cannot_be_written_do_not_end_a_training(
     monkeypatch.setattr(checkpoints, "write_digest", refuse)
     digests = CheckpointDigests()
     with caplog.at_level(logging.WARNING):
-        digests.begin(run / CHECKPOINTS / "checkpoint-4")
-        digests.complete()
+        digests.start_writing(run / CHECKPOINTS / "checkpoint-4")
+        digests.wait()
     assert "checkpoint-4: its digests could not be written" in caplog.text
 
 
@@ -202,21 +202,21 @@ def test_a_damaged_base_policy_is_renamed_so_that_it_is_made_again(
     run: Path, name: str, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
     policy = run / "policy"
-    assert is_made(policy)
+    assert is_intact_policy(policy)
     damage(policy / name)
     if (name, damage) == (SUMS, Path.unlink):
-        assert is_made(policy)
+        assert is_intact_policy(policy)
         return
-    assert not is_made(policy) and not policy.exists()
+    assert not is_intact_policy(policy) and not policy.exists()
     [line] = caplog.messages
     assert str(policy) in line and name in line and "made again" in line
-    assert not is_made(policy), "and what does not exist is no damage"
+    assert not is_intact_policy(policy), "and what does not exist is no damage"
 
 
 def test_a_record_of_a_cold_start_that_is_damaged_makes_its_policy_again(run: Path) -> None:
     policy = run / "policy"
     with replacing_with_digest(policy / "cold_start.json") as temporary:
         temporary.write_text('{"loss": [1.0, 0.5]}', encoding="utf-8")
-    assert is_made(policy)
+    assert is_intact_policy(policy)
     (policy / "cold_start.json").write_text('{"loss": [1.0, 0.6]}', encoding="utf-8")
-    assert not is_made(policy)
+    assert not is_intact_policy(policy)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from trl.trainer.utils import RepeatSampler
 
-from ops.conductor.policy import PolicyCard, chat_tokens
+from ops.conductor.policy import PolicyCard, count_chat_tokens
 from ops.config import Pool, Recipe, Setup, Worker
 from ops.core.errors import DataError
 from ops.core.problem import Problem
@@ -23,8 +23,8 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.tokenizer import train_tokenizer
-from ops.training.grpo.dataset import dataset, row_maker
-from ops.training.step.order import ALIKE, Order, expected_variances
+from ops.training.grpo.dataset import build_dataset, build_row_maker
+from ops.training.step.order import UNIFORM_SHARE, WeightedRoundRobin, forecast_variances
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
 from tests.unit.training import plans
@@ -51,8 +51,8 @@ def rows_of(problems: list[Problem], room: int | None = None, prompting: Any = N
         cards=cards if recipe.prompting.cards else (),
     )  # fmt: skip
     plan = plan_of(recipe, pool=POOL, offered=POOL.names)
-    team = card.team(POOL, ROOT / "data", recipe.execution)
-    return dataset(plan, problems, row_maker(plan, team, tokenizer(), room))
+    team = card.build_team(POOL, ROOT / "data", recipe.execution)
+    return build_dataset(plan, problems, build_row_maker(plan, team, tokenizer(), room))
 
 
 def problem(question: str = "What?", key: str = "p1") -> Problem:
@@ -86,7 +86,7 @@ def test_unknown_words_are_random_letters_that_differ_by_epoch() -> None:
 
 def test_a_problem_too_long_for_the_model_is_named_before_training_starts() -> None:
     room, short = 300 - QUICK.grpo.max_completion_tokens, problem("7" * 40)
-    assert chat_tokens(tokenizer(), rows_of([short], room=300)[0]["prompt"]) < room
+    assert count_chat_tokens(tokenizer(), rows_of([short], room=300)[0]["prompt"]) < room
     with pytest.raises(PromptTooLongError, match=rf"rlpr problem p1: .* takes {room} before"):
         rows_of([short, problem("7" * 400)], room=300)
 
@@ -121,60 +121,64 @@ KEYS = [problem.key for problem in PROBLEMS]
 EQUAL = dict.fromkeys(KEYS, 0.02)
 
 
-def asked(order: Order, steps: int, count: int = 4) -> list[list[str]]:
-    return [[problem.key for problem in order.ask(count)] for _ in range(steps)]
+def asked(order: WeightedRoundRobin, steps: int, count: int = 4) -> list[list[str]]:
+    return [[problem.key for problem in order.choose_problems(count)] for _ in range(steps)]
 
 
-def by_subject(order: Order) -> dict[str, float]:
-    shares = order.shares()
+def by_subject(order: WeightedRoundRobin) -> dict[str, float]:
+    shares = order.problem_shares()
     return {name: sum(shares[p.key] for p in PROBLEMS if p.subject == name) for name in SUBJECTS}
 
 
 def test_equal_problems_are_all_drawn_once_before_any_repeats() -> None:
-    steps = asked(Order(PROBLEMS, 1, EQUAL), 30)
+    steps = asked(WeightedRoundRobin(PROBLEMS, 1, EQUAL), 30)
     for epoch in range(3):
         assert sorted(key for step in steps[10 * epoch : 10 * epoch + 10] for key in step) == sorted(KEYS)
-    assert steps[0] != asked(Order(PROBLEMS, 2, EQUAL), 1)[0]
+    assert steps[0] != asked(WeightedRoundRobin(PROBLEMS, 2, EQUAL), 1)[0]
 
 
 def test_a_problem_is_asked_as_often_as_its_share_of_the_variance() -> None:
     expected = {key: 0.03 if index < 10 else 0.01 for index, key in enumerate(KEYS)}
-    order = Order(PROBLEMS, 1, expected)
+    order = WeightedRoundRobin(PROBLEMS, 1, expected)
     steps = asked(order, 100)
     counts = Counter(key for step in steps for key in step)
-    shares = order.shares()
+    shares = order.problem_shares()
     assert sum(shares.values()) == pytest.approx(1)
-    assert shares[KEYS[0]] == pytest.approx(ALIKE / 40 + (1 - ALIKE) * 0.03 / 0.6)
+    assert shares[KEYS[0]] == pytest.approx(UNIFORM_SHARE / 40 + (1 - UNIFORM_SHARE) * 0.03 / 0.6)
     assert all(abs(counts[key] - 400 * shares[key]) < 1 for key in KEYS)
     assert all(len(set(step)) == 4 for step in steps)
 
 
 def test_rewards_correct_the_forecast_of_their_subject_and_are_forgotten() -> None:
-    order = Order(PROBLEMS, 1, EQUAL)
+    order = WeightedRoundRobin(PROBLEMS, 1, EQUAL)
     assert by_subject(order) == pytest.approx({"facts": 0.5, "sums": 0.5})
     for _ in range(10):
-        order.learn([(KEYS[0], 0.0), (KEYS[1], 0.02)])
+        order.record_variances([(KEYS[0], 0.0), (KEYS[1], 0.02)])
     silent = by_subject(order)["facts"]
     assert 0.1 < silent < 0.2  # slightly more than the share that is spread evenly
     for _ in range(200):
-        order.learn([])
+        order.record_variances([])
     assert by_subject(order)["facts"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_problem_without_expected_signal_is_sampled_sometimes() -> None:
-    assert KEYS[0] in {key for step in asked(Order(PROBLEMS, 1, EQUAL | {KEYS[0]: 0.0}), 110) for key in step}
-    assert Order(PROBLEMS, 1, dict.fromkeys(KEYS, 0.0)).shares() == pytest.approx(dict.fromkeys(KEYS, 1 / 40))
+    assert KEYS[0] in {
+        key for step in asked(WeightedRoundRobin(PROBLEMS, 1, EQUAL | {KEYS[0]: 0.0}), 110) for key in step
+    }
+    assert WeightedRoundRobin(PROBLEMS, 1, dict.fromkeys(KEYS, 0.0)).problem_shares() == pytest.approx(
+        dict.fromkeys(KEYS, 1 / 40)
+    )
 
 
 def test_an_order_of_questions_continues_from_its_state() -> None:
     """Later forecasts do not change the restored order."""
-    order = Order(PROBLEMS, 1, {key: 0.01 + index / 1000 for index, key in enumerate(KEYS)})
+    order = WeightedRoundRobin(PROBLEMS, 1, {key: 0.01 + index / 1000 for index, key in enumerate(KEYS)})
     asked(order, 5)
-    order.learn([(KEYS[0], 0.05), (KEYS[3], 0.0)])
-    other = Order(PROBLEMS, 1, EQUAL)
+    order.record_variances([(KEYS[0], 0.05), (KEYS[3], 0.0)])
+    other = WeightedRoundRobin(PROBLEMS, 1, EQUAL)
     other.restore(json.loads(json.dumps(order.state)))
     for going in (order, other):
-        going.learn([(KEYS[1], 0.01)])
+        going.record_variances([(KEYS[1], 0.01)])
     assert asked(order, 20) == asked(other, 20)
 
 
@@ -187,7 +191,7 @@ def test_the_forecast_is_that_of_the_precached_responses(tmp_path: Path) -> None
         for place, name in enumerate(plans.POOL.names)
     ]
     write_responses(rows, setup.workspace.data / "responses" / "all.parquet")
-    expected = expected_variances(setup, PROBLEMS[:21])
+    expected = forecast_variances(setup, PROBLEMS[:21])
     known, disputed = expected[KEYS[0]], expected[KEYS[15]]
     assert 0 < 3 * known < disputed < 0.25 / 4 + 1e-9  # a variance is largest at a probability of one half
     assert known < expected[KEYS[20]] < disputed  # never asked: counts like its benchmark

@@ -18,20 +18,20 @@ from ops.core.errors import ConfigError, DataError
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.planning.estimate import Measured
-from ops.planning.lengths import lengths
-from ops.planning.stage_estimates import Stages
+from ops.planning.estimate import MeasuredUsage
+from ops.planning.lengths import estimate_lengths
+from ops.planning.stage_estimates import StageEstimator
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.examples import SftExample, sample_examples
-from ops.training.cold_start.sampling import Precached, Subtask, WorkflowSampler
-from ops.training.cold_start.teacher import Taught, taught, teachers_team
+from ops.training.cold_start.sampling import PrecachedResponse, Subtask, WorkflowSampler
+from ops.training.cold_start.teacher import TeacherWorkflows, build_teacher_team, collect_teacher_workflows
 from ops.training.cold_start.validation import ColdStartRecord
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workflow.grammar import Step, Workflow, parse
+from ops.workflow.grammar import Step, Workflow, parse_workflow
 from ops.workflow.team import NO_CLIENT, Team
 from tests.builders import Answering, make_response
 from tests.unit.training.plans import POOL, QUICK, write_mix
@@ -39,7 +39,7 @@ from tests.unit.training.tiny import GRPO, SCRATCH
 
 RIGHT, WRONG = 0, 1
 """Ordinals of a worker that is right on every second problem, and of one that is always wrong."""
-PROBLEMS = generate("math500", "train", 40, 1)
+PROBLEMS = generate_problems("math500", "train", 40, 1)
 QUESTIONS = {problem.question: problem for problem in PROBLEMS}
 WHOLE = tuple(range(len(POOL.workers)))
 KEPT = Workflow(()).render()
@@ -107,7 +107,7 @@ def rounds_of(examples: Sequence[SftExample]) -> list[Read]:
         if len(example["prompt"]) == 1:
             continue
         first, wrote, shown = (message["content"] for message in example["prompt"])
-        tried = parse(wrote, offered=len(POOL.workers), max_steps=5).workflow
+        tried = parse_workflow(wrote, offered=len(POOL.workers), max_steps=5).workflow
         assert tried is not None
         rounds.append(Read(QUESTIONS[first.splitlines()[0]], tried, shown, example["completion"][0]["content"]))
     return rounds
@@ -116,7 +116,7 @@ def rounds_of(examples: Sequence[SftExample]) -> list[Read]:
 def test_the_default_gives_the_same_examples(setup: Setup) -> None:
     store(setup)
     responses = [
-        Precached(POOL.names[worker], each.key, each.subject, said(worker, each), solved(worker, each))
+        PrecachedResponse(POOL.names[worker], each.key, each.subject, said(worker, each), solved(worker, each))
         for worker in (RIGHT, WRONG)
         for each in PROBLEMS
     ]
@@ -125,7 +125,8 @@ def test_the_default_gives_the_same_examples(setup: Setup) -> None:
     )
     team = Team(POOL.workers, NO_CLIENT, QUICK.prompting)
     expected = [
-        (team.messages(problem), workflow.render()) for problem, workflow in islice(sampler.stream(PROBLEMS), 300)
+        (team.build_messages(problem), workflow.render())
+        for problem, workflow in islice(sampler.sample_endlessly(PROBLEMS), 300)
     ]
     made = sft_examples(setup, recursive_share(0.0), 300)
     assert [(each["prompt"], each["completion"][0]["content"]) for each in made] == expected
@@ -143,7 +144,7 @@ def test_a_round_shows_what_was_tried_and_keeps_what_was_right(setup: Setup) -> 
         if solved(worker, each.problem):
             assert each.completion == KEPT
         else:
-            another = parse(each.completion, offered=len(POOL.workers), max_steps=5).workflow
+            another = parse_workflow(each.completion, offered=len(POOL.workers), max_steps=5).workflow
             assert another not in (None, each.tried)
     kept = [each for each in rounds if each.completion == KEPT]
     assert 0.43 < len(kept) / len(rounds) < 0.57
@@ -234,14 +235,14 @@ def test_an_example_names_only_offered_workers(subsets: Setup) -> None:
     assert {len(offered(each)) for each in examples} == set(range(1, len(WHOLE) + 1))
     for each in examples:
         text = each["completion"][0]["content"]
-        assert parse(text, offered=offered(each), max_steps=5).workflow is not None, text
+        assert parse_workflow(text, offered=offered(each), max_steps=5).workflow is not None, text
 
 
 def test_successful_workers_are_in_examples_only_if_offered(subsets: Setup) -> None:
     ends: dict[bool, list[bool]] = {True: [], False: []}
     for each in sft_examples(subsets, ColdStart(parts_share=1.0, success_share=1.0)):
         problem = QUESTIONS[each["prompt"][-1]["content"].splitlines()[0]]
-        workflow = parse(each["completion"][0]["content"], offered=offered(each), max_steps=5).workflow
+        workflow = parse_workflow(each["completion"][0]["content"], offered=offered(each), max_steps=5).workflow
         assert workflow is not None
         if solved(RIGHT, problem) and len(offered(each)) > 1:
             ends[RIGHT in offered(each)].append(workflow.steps[-1].worker == RIGHT)
@@ -259,13 +260,13 @@ def test_a_renumbered_subset_renumbers_the_workflow() -> None:
 
 def test_tried_workflows_are_examples_only_if_all_their_workers_are_offered() -> None:
     problem = PROBLEMS[0]
-    rows = [Precached(POOL.names[RIGHT], problem.key, problem.subject, "", True)]
+    rows = [PrecachedResponse(POOL.names[RIGHT], problem.key, problem.subject, "", True)]
     sampler = WorkflowSampler(POOL.names, rows, [Subtask("Count.", "x")], success_share=1.0, max_steps=5, seed=1)
     chains = [Workflow((Step(first, "Read."), Step(2, "Solve.", "all"))) for first in (3, 4, 5, 6, 7)]
-    sampler.learn({problem.key: chains})
-    assert {sampler.draw(problem) for _ in range(60)} == set(chains[:3])  # the most reliable ones
-    assert {sampler.draw(problem, (2, 6, 7)) for _ in range(60)} == set(chains[3:])
-    assert all(step.worker == 5 for _ in range(20) for step in sampler.draw(problem, (5,)).steps)
+    sampler.add_explored({problem.key: chains})
+    assert {sampler.sample_workflow(problem) for _ in range(60)} == set(chains[:3])  # the most reliable ones
+    assert {sampler.sample_workflow(problem, (2, 6, 7)) for _ in range(60)} == set(chains[3:])
+    assert all(step.worker == 5 for _ in range(20) for step in sampler.sample_workflow(problem, (5,)).steps)
 
 
 def test_a_policys_key_depends_on_its_subsets_and_their_draw(setup: Setup) -> None:
@@ -310,8 +311,8 @@ def with_teacher(setup: Setup, teacher: Teacher | None) -> Setup:
     return changed(setup, cold_start=QUICK.cold_start.model_copy(update={"teacher": teacher}))
 
 
-def learned(setup: Setup, teacher: Teacher, client: WorkerClient) -> Taught:
-    return asyncio.run(taught(setup, CARD, teacher, PROBLEMS, client))
+def learned(setup: Setup, teacher: Teacher, client: WorkerClient) -> TeacherWorkflows:
+    return asyncio.run(collect_teacher_workflows(setup, CARD, teacher, PROBLEMS, client))
 
 
 def test_right_workflows_are_kept_once_with_what_all_cost_and_become_examples(
@@ -325,7 +326,7 @@ def test_right_workflows_are_kept_once_with_what_all_cost_and_become_examples(
     store(setup)
     for example in sft_examples(setup, ColdStart(success_share=1.0, attempts=0), 400, taught=found.workflows):
         if QUESTIONS[example["prompt"][-1]["content"].splitlines()[0]].key in found.workflows:
-            assert parse(example["completion"][0]["content"], offered=len(POOL.names)).workflow == alone
+            assert parse_workflow(example["completion"][0]["content"], offered=len(POOL.names)).workflow == alone
 
 
 def test_a_teacher_that_writes_no_workflow_teaches_nothing(setup: Setup, client: WorkerClient) -> None:
@@ -336,7 +337,7 @@ def test_a_teacher_that_writes_no_workflow_teaches_nothing(setup: Setup, client:
 
 def test_the_teacher_reads_the_explained_grammar(setup: Setup) -> None:
     assert QUICK.prompting.style == "compact"
-    [message] = teachers_team(setup, CARD, None).messages(PROBLEMS[0])  # type: ignore[arg-type]
+    [message] = build_teacher_team(setup, CARD, None).build_messages(PROBLEMS[0])  # type: ignore[arg-type]
     assert "access_list" in message["content"]
 
 
@@ -350,7 +351,7 @@ def test_a_teacher_is_part_of_the_policys_key_and_none_changes_no_key(setup: Set
 def test_the_plan_counts_writing_and_the_teachers_workflows(setup: Setup) -> None:
     def cold_start(teacher: Teacher | None) -> tuple[float, float]:
         asked = with_teacher(setup, teacher)
-        cost = Stages(asked, lengths(asked), {}, Measured()).cold_start()
+        cost = StageEstimator(asked, estimate_lengths(asked), {}, MeasuredUsage()).estimate_cold_start()
         assert cost is not None
         return cost.calls.low, cost.usd.expected
 

@@ -18,8 +18,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, TrainerCallback
 
-from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, full_disk_reported, last_checkpoint
-from ops.training.run.training_run import RESULT, RunPlan, read_curve
+from ops.training.run.checkpoints import CHECKPOINTS, DiskFull, find_last_checkpoint, report_full_disk
+from ops.training.run.training_run import RESULT_FILE, RunPlan, read_curve
 from tests import needs
 from tests.unit.training.tiny import ROOT, VARIED, tiny_plan, train
 
@@ -63,20 +63,20 @@ def attempt(plan: RunPlan, folder: Path, moment: Moment, left: int) -> dict[str,
     said, filling = "", Filling(plan.root, moment, left)
     try:
         filling.fill("start")
-        with full_disk_reported(folder):
+        with report_full_disk(folder):
             train(plan, folder, callbacks=[filling])
     except DiskFull as error:
         said = str(error)
     finally:
         (plan.root / BALLAST).unlink(missing_ok=True)
-    whole = last_checkpoint(folder / CHECKPOINTS)
+    whole = find_last_checkpoint(folder / CHECKPOINTS)
     if whole is not None:
         AutoModelForCausalLM.from_pretrained(whole)
         torch.load(whole / "optimizer.pt")
     return {
         "moment": moment, "left": left, "said": said, "whole": whole.name if whole else None,
         "checkpoints": sorted(path.name for path in (folder / CHECKPOINTS).glob("checkpoint-*")),
-        "curve": [row["reward"] for row in read_curve(folder)], "result": (folder / RESULT).is_file(),
+        "curve": [row["reward"] for row in read_curve(folder)], "result": (folder / RESULT_FILE).is_file(),
     }  # fmt: skip
 
 

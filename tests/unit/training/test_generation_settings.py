@@ -21,16 +21,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from ops.benchmarks.problem_files import read_problems
-from ops.conductor.policy import Conductor, PolicyCard, end_of_turn
-from ops.conductor.scratch_tokenizer import END
+from ops.conductor.policy import Conductor, PolicyCard, find_end_tokens
+from ops.conductor.scratch_tokenizer import END_TOKEN
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, Setup
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.grpo import trainer
-from ops.training.grpo.configuration import configuration
-from ops.training.run.training_run import RunPlan, read_curve, write_run
+from ops.training.grpo.configuration import build_trl_config
+from ops.training.run.training_run import RunPlan, read_curve, write_run_plan
 from ops.workflow.grammar import Step, Workflow
 from tests.unit.training.plans import write_mix
 from tests.unit.training.tiny import tiny_plan, train, watch
@@ -103,9 +103,9 @@ def drawing(plan: RunPlan, **settings: Any) -> RunPlan:
 
 
 def test_trls_configuration_has_the_recipes_sampling(plan: RunPlan, tmp_path: Path) -> None:
-    made = configuration(drawing(plan, top_p=0.9, top_k=20, min_p=0.1, repetition_penalty=1.1), tmp_path)
+    made = build_trl_config(drawing(plan, top_p=0.9, top_k=20, min_p=0.1, repetition_penalty=1.1), tmp_path)
     assert (made.top_p, made.top_k, made.min_p, made.repetition_penalty) == (0.9, 20, 0.1, 1.1)
-    made = configuration(plan, tmp_path)
+    made = build_trl_config(plan, tmp_path)
     assert (made.top_p, made.top_k, made.min_p, made.repetition_penalty) == (1.0, 0, None, 1.0)
 
 
@@ -115,7 +115,7 @@ def test_training_draws_by_the_recipe_alone(
     plan: RunPlan, opinionated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     def note(_: Any, own: Any, *__: Any) -> tuple[bool, Any]:
-        return own.samples_plainly, own.model._prepare_generation_config(own.generation_config)[0]
+        return own.has_plain_sampling, own.model._prepare_generation_config(own.generation_config)[0]
 
     used = watch(monkeypatch, trainer.TimedTrainer, "_generate_single_turn", note)
     chosen = drawing(plan, **settings)
@@ -136,7 +136,7 @@ def test_policies_and_runs_of_before_keep_their_keys(plan: RunPlan, tmp_path: Pa
 
     def folders(recipe: Recipe) -> tuple[str, str]:
         setup = Setup(workspace, recipe, plan.pool)
-        return base_policy_folder(setup).name, write_run(setup, plan.base_policy).name
+        return base_policy_folder(setup).name, write_run_plan(setup, plan.base_policy).name
 
     unsaid = folders(Recipe.model_validate(plan.recipe.model_dump(exclude={"generation"})))
     assert folders(drawing(plan).recipe) == unsaid
@@ -224,7 +224,7 @@ def test_training_stops_there_too_and_its_mask_ends_there(talkative: RunPlan, mo
 @pytest.mark.parametrize(("vllm", "expected"), [(False, None), (True, {"stop_token_ids": [3, 5]})])
 def test_vllm_receives_the_stop_tokens(plan: RunPlan, tmp_path: Path, vllm: bool, expected: Any) -> None:
     recipe = plan.recipe.model_copy(update={"grpo": plan.recipe.grpo.model_copy(update={"vllm": vllm})})
-    made = configuration(plan.model_copy(update={"recipe": recipe}), tmp_path, [3, 5])
+    made = build_trl_config(plan.model_copy(update={"recipe": recipe}), tmp_path, [3, 5])
     assert made.generation_kwargs == expected
 
 
@@ -243,14 +243,14 @@ def test_vllm_receives_the_stop_tokens(plan: RunPlan, tmp_path: Path, vllm: bool
 )
 def test_the_end_of_turn_is_read_from_the_template(template: str, tokens: set[str]) -> None:
     tokenizer = chatml(template)
-    ends = end_of_turn(tokenizer.eos_token_id, tokenizer)
+    ends = find_end_tokens(tokenizer.eos_token_id, tokenizer)
     assert set(tokenizer.convert_ids_to_tokens(ends)) == tokens
 
 
 def test_the_ends_that_a_model_declares_count_too() -> None:
-    assert end_of_turn([0, 7], chatml()) == [0, 2, 7]
+    assert find_end_tokens([0, 7], chatml()) == [0, 2, 7]
     scratch = train_tokenizer(["What is 1 + 1?"] * 9, 300)
-    assert end_of_turn(scratch.eos_token_id, scratch) == [scratch.convert_tokens_to_ids(END)]
+    assert find_end_tokens(scratch.eos_token_id, scratch) == [scratch.convert_tokens_to_ids(END_TOKEN)]
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from trl import GRPOTrainer
 
 from ops.training.run.training_run import read_curve
 from ops.training.step import packing
-from ops.training.step.duplicates import without_duplicates
-from ops.training.step.generation import draw, write
-from ops.training.step.packing import pack
+from ops.training.step.duplicates import merge_duplicates
+from ops.training.step.generation import generate_groups, sample_tokens
+from ops.training.step.packing import pack_groups
 from ops.training.step.timed_trainer import TimedTrainer
 from tests.unit.training.tiny import as_llama, tiny_plan, train, watch
 
@@ -51,7 +51,7 @@ def test_draws_are_those_of_multinomial() -> None:
     expected = torch.multinomial(shares.flatten(0, 1), 1).view(8, 16)
     following = torch.rand(3)
     torch.manual_seed(5)
-    assert torch.equal(draw(shares), expected)
+    assert torch.equal(sample_tokens(shares), expected)
     assert torch.equal(torch.rand(3), following)
 
 
@@ -59,12 +59,12 @@ def test_nothing_is_drawn_from_what_is_no_distribution() -> None:
     shares = torch.full((2, 4), 0.25)
     shares[1, 2] = torch.nan
     with pytest.raises(RuntimeError, match="probability tensor contains either"):
-        draw(shares)
+        sample_tokens(shares)
 
 
 def test_each_token_is_drawn_from_its_own_rows_distribution(model: Any) -> None:
     torch.manual_seed(1)
-    completions = write(model, PROMPTS, 4, 12, [END], 0.01)  # the likeliest token is nearly certain
+    completions = generate_groups(model, PROMPTS, 4, 12, [END], 0.01)  # the likeliest token is nearly certain
     assert len({tuple(said) for said in completions}) > 1
     for prompt, said in zip([prompt for prompt in PROMPTS for _ in range(4)], completions, strict=True):
         for at, token in enumerate(said):
@@ -76,7 +76,7 @@ def test_each_token_is_drawn_from_its_own_rows_distribution(model: Any) -> None:
 def test_tokens_are_sampled_in_proportion_to_their_probability(model: Any, temperature: float) -> None:
     torch.manual_seed(2)
     draws = 4000
-    firsts = [said[0] for said in write(model, PROMPTS, draws, 1, [END], temperature)]
+    firsts = [said[0] for said in generate_groups(model, PROMPTS, draws, 1, [END], temperature)]
     for index, prompt in enumerate(PROMPTS):
         likely = (_alone(model, prompt, []) / temperature).softmax(-1).tolist()
         counts = Counter(firsts[index * draws : (index + 1) * draws])
@@ -86,20 +86,22 @@ def test_tokens_are_sampled_in_proportion_to_their_probability(model: Any, tempe
 
 def test_a_completion_ends_with_its_first_end_or_at_the_longest(model: Any) -> None:
     torch.manual_seed(4)
-    completions = write(model, PROMPTS, 64, 6, [END, 1], 2.0)
+    completions = generate_groups(model, PROMPTS, 64, 6, [END, 1], 2.0)
     assert all(not {END, 1} & set(said[:-1]) for said in completions)
     assert all(said[-1] in {END, 1} or len(said) == 6 for said in completions)
     assert {len(said) for said in completions} == {1, 2, 3, 4, 5, 6}
 
 
 def test_the_trainer_writes_groups_and_rows_where_it_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = watch(monkeypatch, TimedTrainer, "_write", lambda _, own, prompts, rollouts: (len(prompts), rollouts))
+    groups = watch(
+        monkeypatch, TimedTrainer, "_generate_groups", lambda _, own, prompts, rollouts: (len(prompts), rollouts)
+    )
     rows = watch(monkeypatch, GRPOTrainer, "_generate_single_turn", lambda _, own, prompts, *rest: len(prompts))
     plan, folder = tiny_plan(tmp_path)
     as_llama(plan.base_policy)
     train(plan, folder)
     assert groups == [(2, 4), (2, 4)] and not rows
-    monkeypatch.setattr(TimedTrainer, "packs", False)
+    monkeypatch.setattr(TimedTrainer, "can_pack", False)
     train(*tiny_plan(tmp_path / "rows"))
     assert rows == [8, 8] and len(groups) == 2
 
@@ -114,7 +116,7 @@ def test_completions_at_the_limit_are_cut_off_and_make_no_call(tmp_path: Path) -
 def test_every_packed_completion_sees_its_prompt_and_itself_and_no_other() -> None:
     ids = torch.tensor([[0, 5, 6, 7, 8], [0, 5, 6, 9, 0], [3, 5, 6, 7, 0]])
     mask = torch.tensor([[0, 1, 1, 1, 1], [0, 1, 1, 1, 0], [1, 1, 1, 1, 0]])
-    packed = pack(ids, mask, 2)
+    packed = pack_groups(ids, mask, 2)
     assert packed is not None
     inputs = {name: values.tolist() for name, values in packed.inputs.items()}
     assert inputs["input_ids"] == [[5, 6, 7, 8, 6, 9], [3, 5, 6, 7, 0, 0]]
@@ -123,12 +125,12 @@ def test_every_packed_completion_sees_its_prompt_and_itself_and_no_other() -> No
     last = packed.inputs["attention_mask"][0, 0, 5].tolist()
     assert last == [True, False, False, False, True, True]  # `9` sees 5, its own copy of 6, and itself
     assert packed.group.tolist() == [0, 0, 1]
-    assert packed.scored.tolist() == [[True, True], [True, False], [True, False]]
+    assert packed.is_scored.tolist() == [[True, True], [True, False], [True, False]]
 
 
 def test_groups_beyond_the_length_limit_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "LONGEST", 3)
-    assert pack(torch.tensor([[5, 6, 7], [5, 6, 8]]), torch.ones(2, 3), 1) is None
+    monkeypatch.setattr(packing, "MAX_PACKED_TOKENS", 3)
+    assert pack_groups(torch.tensor([[5, 6, 7], [5, 6, 8]]), torch.ones(2, 3), 1) is None
 
 
 WITH_ENTROPY: dict[str, Any] = {"kl": 0.1, "entropy": 0.01, "micro_batch": 4}
@@ -191,7 +193,7 @@ def inputs(*rows: tuple[list[int], list[int], float]) -> dict[str, Any]:
 
 
 def test_copies_add_up_and_padding_goes() -> None:
-    left = without_duplicates(inputs(([5, 6], [7], 1.0), ([5, 6], [8, 9], -3.0), ([5, 6], [7], 1.0), ([5], [7], 1.0)))
+    left = merge_duplicates(inputs(([5, 6], [7], 1.0), ([5, 6], [8, 9], -3.0), ([5, 6], [7], 1.0), ([5], [7], 1.0)))
     rows = {
         (tuple(p[m == 1].tolist()), tuple(c[k == 1].tolist())): float(a)
         for p, m, c, k, a in zip(*(left[name] for name in list(left)[:5]), strict=True)
@@ -202,15 +204,15 @@ def test_copies_add_up_and_padding_goes() -> None:
 
 
 def test_a_group_with_uniform_rewards_has_no_gradient_and_one_row_remains() -> None:
-    left = without_duplicates(inputs(([5], [7], 0.0), ([5], [8], 0.0), ([6], [7], 1.0), ([6], [8], -1.0)))
+    left = merge_duplicates(inputs(([5], [7], 0.0), ([5], [8], 0.0), ([6], [7], 1.0), ([6], [8], -1.0)))
     assert left["prompt_ids"].tolist() == [[6], [6]]
-    dead = without_duplicates(inputs(([5], [7], 0.0), ([5], [8, 9], 0.0)))
+    dead = merge_duplicates(inputs(([5], [7], 0.0), ([5], [8, 9], 0.0)))
     assert dead["advantages"].tolist() == [0.0]
 
 
 def test_an_end_token_is_not_confused_with_equal_padding() -> None:
     whole = inputs(([5], [7, 0], 1.0), ([5], [7], -2.0))  # 0 is padding and a real token
-    assert len(without_duplicates(whole)["advantages"]) == 2
+    assert len(merge_duplicates(whole)["advantages"]) == 2
 
 
 @pytest.mark.parametrize("loss", ["grpo", "dr_grpo"])
@@ -221,7 +223,7 @@ def test_the_gradient_is_that_of_all_rollouts(tmp_path: Path, monkeypatch: pytes
     def compared(self: TimedTrainer, model: Any, given: dict[str, Any]) -> Any:
         # The small policy writes one workflow: artificial rewards make its copies' gradients differ.
         given = given | {"advantages": torch.linspace(-1, 2, len(given["advantages"]))}
-        merged = without_duplicates(given)
+        merged = merge_duplicates(given)
         losses = [GRPOTrainer._compute_loss(self, model, each) for each in (given, merged)]
         one, other = (torch.autograd.grad(each, list(model.parameters()), retain_graph=True) for each in losses)
         for all_of_them, distinct in zip(one, other, strict=True):

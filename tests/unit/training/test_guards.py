@@ -18,8 +18,8 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, guard_all, guard_run
-from ops.training.run.training_run import CURVE, RunResult, write_run
+from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, check_guards, check_run_guards
+from ops.training.run.training_run import CURVE_FILE, RunResult, write_run_plan
 from ops.workers.client import Counts
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary
@@ -57,7 +57,7 @@ def curve(**at_the_end: Any) -> list[dict[str, Any]]:
 
 
 def findings(rows: list[dict[str, Any]], **thresholds: Any) -> dict[str, GuardFinding]:
-    return {finding.guard: finding for finding in guard_all(GuardEvidence(rows, Guards(**thresholds), ALONE))}
+    return {finding.guard: finding for finding in check_guards(GuardEvidence(rows, Guards(**thresholds), ALONE))}
 
 
 def warned(rows: list[dict[str, Any]], **thresholds: Any) -> list[str]:
@@ -119,7 +119,7 @@ def test_a_guard_warns_of_its_fault_alone(guard: str) -> None:
     rows = curve(**fault)
     assert warned(rows) == [guard]
     finding = findings(rows)[guard]
-    assert finding.saw.startswith(saw)
+    assert finding.finding.startswith(saw)
     assert GUARDS[guard].remedy in str(finding) and finding.threshold in str(finding)
 
 
@@ -132,7 +132,7 @@ def test_the_recipe_sets_the_permitted_share(guard: str) -> None:
 def test_rounds_that_win_more_than_they_lose_are_no_loops() -> None:
     gains = {"round_2/rollouts": 50, "round_2/loops": 0.2, "round_2/to_wrong": 0.3, "round_2/to_right": 0.4}
     assert warned(curve(**gains)) == []
-    assert findings(curve())["recursion_loops"].saw == "there are no recursive rounds"
+    assert findings(curve())["recursion_loops"].finding == "there are no recursive rounds"
 
 
 def test_the_window_sets_the_number_of_compared_steps() -> None:
@@ -148,7 +148,7 @@ def test_a_missing_value_in_a_curve_is_not_a_fault() -> None:
     [row] = curve()[:1]
     row |= lost | {"zero_variance_groups": float("nan"), "use": {}, "top_patterns": {}, "diversity": 0.0}
     assert warned([row]) == ["unscorable"]
-    assert findings([row])["worker_mismatch"].saw == "the workers were not measured alone"
+    assert findings([row])["worker_mismatch"].finding == "the workers were not measured alone"
 
 
 def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) -> None:
@@ -162,11 +162,11 @@ def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) ->
         max_completion_tokens=8,
     )  # fmt: skip
     card.write(base)
-    folder = write_run(setup, base)
+    folder = write_run_plan(setup, base)
     with pytest.raises(DataError, match="has no training step"):
-        guard_run(setup, folder)
+        check_run_guards(setup, folder)
     rows = [row | {"reward": 0.5, "patterns": 9, "sample": ""} for row in curve(**FAULTS["unscorable"][0])]
-    write_text(folder / CURVE, "".join(json.dumps(row) + "\n" for row in rows))
+    write_text(folder / CURVE_FILE, "".join(json.dumps(row) + "\n" for row in rows))
     result = RunResult(
         steps=STEPS, reward_before=0.5, reward_after=0.5, window=5, rollouts=4000, live_calls=0, cached_calls=0,
         cost_usd=0.0, seconds=1.0,

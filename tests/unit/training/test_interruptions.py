@@ -12,12 +12,12 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from ops.training.grpo.trainer import run
-from ops.training.run.checkpoints import CHECKPOINTS, last_checkpoint
-from ops.training.run.stop_request import Stopped
-from ops.training.run.training_run import PLAN, RunPlan, read_curve
+from ops.training.grpo.trainer import run_training
+from ops.training.run.checkpoints import CHECKPOINTS, find_last_checkpoint
+from ops.training.run.stop_request import TrainingStopped
+from ops.training.run.training_run import PLAN_FILE, RunPlan, read_curve
 from ops.training.step.divergence import Divergence
-from ops.training.step.questions import AskingTrainer
+from ops.training.step.questions import QuestionTrainer
 from tests.unit.training.tiny import VARIED, assert_same_training, tiny_plan, train, weights_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -45,10 +45,10 @@ def test_a_stopped_run_finishes_its_step_and_goes_on_as_if_it_had_not_been(
 ) -> None:
     plan, folder = tiny_plan(tmp_path, **SETTINGS)
     before = signal.getsignal(number)
-    with pytest.raises(Stopped, match=rf"stopped by {number.name} after step 3 of {STEPS}.*goes on from there"):
-        run(plan, folder, lambda step, *_: [os.kill(os.getpid(), number) for _ in range(2) if step == 2])
+    with pytest.raises(TrainingStopped, match=rf"stopped by {number.name} after step 3 of {STEPS}.*goes on from there"):
+        run_training(plan, folder, lambda step, *_: [os.kill(os.getpid(), number) for _ in range(2) if step == 2])
     assert signal.getsignal(number) is before
-    checkpoint = last_checkpoint(folder / CHECKPOINTS)
+    checkpoint = find_last_checkpoint(folder / CHECKPOINTS)
     assert checkpoint is not None and checkpoint.name == "checkpoint-3"  # none was due after this step
     assert not (folder / "policy").exists()
     assert train(plan, folder) is not None
@@ -57,7 +57,7 @@ def test_a_stopped_run_finishes_its_step_and_goes_on_as_if_it_had_not_been(
 
 def test_asked_to_stop_in_its_last_step_a_run_finishes(tmp_path: Path) -> None:
     plan, folder = tiny_plan(tmp_path)
-    result = run(plan, folder, lambda step, *_: os.kill(os.getpid(), signal.SIGTERM) if step == 1 else None)
+    result = run_training(plan, folder, lambda step, *_: os.kill(os.getpid(), signal.SIGTERM) if step == 1 else None)
     assert result is not None and result.steps == 2
 
 
@@ -91,18 +91,18 @@ def test_non_finite_numbers_end_a_run_before_a_checkpoint(
     place: str, short: tuple[RunPlan, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, undisturbed = short
-    shutil.copy(undisturbed / PLAN, tmp_path)
-    own = AskingTrainer.loss_of
+    shutil.copy(undisturbed / PLAN_FILE, tmp_path)
+    own = QuestionTrainer.step_loss
 
-    def poisoned(self: AskingTrainer, model: Any, inputs: dict[str, Any]) -> Any:
+    def poisoned(self: QuestionTrainer, model: Any, inputs: dict[str, Any]) -> Any:
         loss = own(self, model, inputs)
         return loss * torch.nan if self.state.global_step == 1 and place == "loss" else loss
 
     with monkeypatch.context() as patch:
-        patch.setattr(AskingTrainer, "loss_of", poisoned)
+        patch.setattr(QuestionTrainer, "step_loss", poisoned)
         with pytest.raises(Divergence, match=rf"^the {place} (is|are) not finite in step 2,.*grpo\.learning_rate"):
             train(plan, tmp_path, callbacks=[Poison(place)])
-    checkpoint = last_checkpoint(tmp_path / CHECKPOINTS)
+    checkpoint = find_last_checkpoint(tmp_path / CHECKPOINTS)
     assert checkpoint is not None and checkpoint.name == "checkpoint-1"
     assert all(values.isfinite().all() for values in weights_of(checkpoint).values())
     assert [row["step"] for row in read_curve(tmp_path)] == [1]

@@ -75,8 +75,8 @@ class Watched(NamedTuple):
 
 
 def test_it_is_taken_where_it_is_asked_for() -> None:
-    assert trainer.trainer_class(Grpo(staleness=1)) is OverlappedTrainer
-    assert trainer.trainer_class(Grpo()) is trainer.TimedTrainer
+    assert trainer.select_trainer_class(Grpo(staleness=1)) is OverlappedTrainer
+    assert trainer.select_trainer_class(Grpo()) is trainer.TimedTrainer
 
 
 @pytest.fixture(scope="module", params=[1, 3])
@@ -85,7 +85,7 @@ def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     plan, folder = tiny_plan(tmp_path_factory.mktemp("overlap"), steps=STEPS, checkpoint_every=50, **settings)
     with pytest.MonkeyPatch.context() as patch:
         written = watch(
-            patch, OverlappedTrainer, "_start",
+            patch, OverlappedTrainer, "_start_rollouts",
             lambda flight, own, _: Written(own.state.global_step, weights_of(own), flight.generated[1]),
         )  # fmt: skip
         learned = watch(
@@ -143,7 +143,7 @@ class Ended(TrainerCallback):  # type: ignore[misc]
 
 def asking(patch: pytest.MonkeyPatch, before: Any) -> None:
     """Await `before(n)` before the workers of the n-th batch are called."""
-    make = trainer.reward_function
+    make = trainer.build_reward_function
 
     def made(*arguments: Any, **settings: Any) -> Any:
         reward, batch = make(*arguments, **settings), iter(range(100))
@@ -154,7 +154,7 @@ def asking(patch: pytest.MonkeyPatch, before: Any) -> None:
 
         return slow
 
-    patch.setattr(trainer, "reward_function", made)
+    patch.setattr(trainer, "build_reward_function", made)
 
 
 def test_workers_answer_while_the_step_before_is_learned_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,11 +23,20 @@ from ops.config import Budget, Grpo, Recipe, load_recipe
 from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.processes import name_of
-from ops.training.grpo.__main__ import train
-from ops.training.grpo.configuration import configuration, longest_sequence, patience
+from ops.training.grpo.__main__ import train_run
+from ops.training.grpo.configuration import build_outage_policy, build_trl_config, max_sequence_tokens
 from ops.training.run import processes, trainer_version
-from ops.training.run.trainer_version import note_trainer, recorded_trainers
-from ops.training.run.training_run import EXTENSIONS, PLAN, RESULT, RunPlan, command, environment, run_key, write_run
+from ops.training.run.trainer_version import read_trainers, record_trainer
+from ops.training.run.training_run import (
+    EXTENSIONS_FOLDER,
+    PLAN_FILE,
+    RESULT_FILE,
+    RunPlan,
+    build_training_command,
+    prepare_environment,
+    run_key,
+    write_run_plan,
+)
 from tests.unit.training.plans import CONFIG, QUICK, plan_of, quick_plan, trainable
 
 RANKS: dict[str, Any] = {"processes": 2, "micro_batch": 64, "deepspeed": "zero3.json"}
@@ -46,8 +55,8 @@ def test_the_plan_prints_without_importing_torch() -> None:
 
 
 def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) -> None:
-    assert command(quick_plan(), tmp_path)[:3] == [sys.executable, "-m", "ops.training.grpo"]
-    launched = command(quick_plan(**RANKS), tmp_path)
+    assert build_training_command(quick_plan(), tmp_path)[:3] == [sys.executable, "-m", "ops.training.grpo"]
+    launched = build_training_command(quick_plan(**RANKS), tmp_path)
     assert "--use_deepspeed" in launched and launched[launched.index("--num_processes") + 1] == "2"
     assert launched[-2:] == ["--run", str(tmp_path)]
 
@@ -55,28 +64,28 @@ def test_the_command_is_this_python_or_the_deepspeed_launcher(tmp_path: Path) ->
 def test_a_run_keeps_the_deepspeed_file_that_it_was_launched_with(tmp_path: Path) -> None:
     setup, base = trainable(tmp_path, QUICK.model_copy(update={"grpo": QUICK.grpo.model_copy(update=RANKS)}))
     zero3, zero2 = ({"zero_optimization": {"stage": stage}} for stage in (3, 2))
-    folder = write_run(setup, base, zero3)
-    launched = command(RunPlan.read(folder), folder)
+    folder = write_run_plan(setup, base, zero3)
+    launched = build_training_command(RunPlan.read(folder), folder)
     file = Path(launched[launched.index("--deepspeed_config_file") + 1])
     assert json.loads(file.read_text(encoding="utf-8")) == zero3
-    assert write_run(setup, base, zero3) == folder
-    assert write_run(setup, base, zero2) == folder, "how it is computed begins no other run"
+    assert write_run_plan(setup, base, zero3) == folder
+    assert write_run_plan(setup, base, zero2) == folder, "how it is computed begins no other run"
     assert json.loads(file.read_text(encoding="utf-8")) == zero2
     checkpoint = folder / "checkpoints" / "checkpoint-1"
     checkpoint.mkdir(parents=True)
     (checkpoint / "trainer_state.json").write_text("{}", encoding="utf-8")
-    assert write_run(setup, base, zero2 | {"train_batch_size": "auto"}) == folder
+    assert write_run_plan(setup, base, zero2 | {"train_batch_size": "auto"}) == folder
     with pytest.raises(ConfigError, match=r"grpo.deepspeed: differ .*: 2 processes with ZeRO stage 2"):
-        write_run(setup, base, zero3)
+        write_run_plan(setup, base, zero3)
 
 
 def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
     plan = quick_plan()
     values = plan.model_dump(mode="json")
-    (tmp_path / PLAN).write_text(json.dumps(values), encoding="utf-8")
+    (tmp_path / PLAN_FILE).write_text(json.dumps(values), encoding="utf-8")
     assert RunPlan.read(tmp_path) == plan
     values["recipe"]["evaluation"]["older"] = 1
-    (tmp_path / PLAN).write_text(json.dumps(values), encoding="utf-8")
+    (tmp_path / PLAN_FILE).write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(DataError, match=r"recipe\.evaluation\.older: is not usable: Extra inputs .* Delete") as said:
         RunPlan.read(tmp_path)
     assert "\n" not in str(said.value)
@@ -87,9 +96,9 @@ def test_a_plan_round_trips_and_a_missing_one_is_named(tmp_path: Path) -> None:
 def test_a_plan_for_deepspeed_is_not_trained_by_a_bare_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACCELERATE_USE_DEEPSPEED", raising=False)
     plan = plan_of(load_recipe(CONFIG, "paper"), root=tmp_path)
-    (tmp_path / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    (tmp_path / PLAN_FILE).write_text(plan.model_dump_json(), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"ops\.training\.run\.processes --use_deepspeed") as caught:
-        train(tmp_path)
+        train_run(tmp_path)
     assert caught.value.field == "recipe.grpo.deepspeed"
     assert "--mixed_precision bf16" in str(caught.value)
 
@@ -112,15 +121,15 @@ def test_a_new_run_says_which_inputs_changed_since_the_one_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     setup, base = trainable(tmp_path)
-    first = write_run(setup, base)
-    assert write_run(setup, base) == first and not caplog.messages
+    first = write_run_plan(setup, base)
+    assert write_run_plan(setup, base) == first and not caplog.messages
     (setup.workspace.data / "training_mix.jsonl").write_text("another\n", encoding="utf-8")
-    second = write_run(setup, base)
+    second = write_run_plan(setup, base)
     assert caplog.messages == [f"{second.name} begins anew, because of its inputs changed since {first}: data"]
     for run in (first, second):
-        write_digest(run / PLAN)  # as an earlier version did, without a key
+        write_digest(run / PLAN_FILE)  # as an earlier version did, without a key
     caplog.clear()
-    third = write_run(replace(setup, recipe=QUICK.model_copy(update={"seed": 99})), base)
+    third = write_run_plan(replace(setup, recipe=QUICK.model_copy(update={"seed": 99})), base)
     assert any(f"stop now and rename that folder to {third.name}" in message for message in caplog.messages)
 
 
@@ -128,14 +137,14 @@ def test_a_run_records_its_trainers_and_warns_of_another(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
-        note_trainer(tmp_path)
-    [known] = recorded_trainers(tmp_path)
+        record_trainer(tmp_path)
+    [known] = read_trainers(tmp_path)
     assert known["trl"] == metadata.version("trl") and not caplog.messages
     monkeypatch.setattr(trainer_version, "code_version", lambda *_, **__: "another")
-    note_trainer(tmp_path)
+    record_trainer(tmp_path)
     [line] = caplog.messages
     assert line.endswith(f"is continued with another version of the trainer: code {known['code']} → another")
-    assert recorded_trainers(tmp_path) == [known, known | {"code": "another"}]
+    assert read_trainers(tmp_path) == [known, known | {"code": "another"}]
 
 
 def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is_kept(tmp_path: Path) -> None:
@@ -143,34 +152,34 @@ def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is
 
     def written(usd: float) -> tuple[Path, float | None]:
         changed = QUICK.model_copy(update={"budget": Budget(run_usd=usd)})
-        folder = write_run(replace(setup, recipe=changed), base)
+        folder = write_run_plan(replace(setup, recipe=changed), base)
         return folder, RunPlan.read(folder).recipe.budget.run_usd
 
     folder, usd = written(5.0)
     assert (usd, written(50.0)) == (5.0, (folder, 50.0))
-    (folder / RESULT).write_text("{}", encoding="utf-8")
+    (folder / RESULT_FILE).write_text("{}", encoding="utf-8")
     assert written(500.0) == (folder, 50.0)
 
 
 def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_processes(tmp_path: Path) -> None:
     mine = name_of(os.getpid())
-    assert environment(quick_plan(), tmp_path) == {processes.PARENT: mine}
-    lock = tmp_path / EXTENSIONS / "deepspeed_shm_comm" / "lock"
+    assert prepare_environment(quick_plan(), tmp_path) == {processes.PARENT_VARIABLE: mine}
+    lock = tmp_path / EXTENSIONS_FOLDER / "deepspeed_shm_comm" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
-    variables = environment(quick_plan(deepspeed="zero3.json"), tmp_path)
-    assert variables == {processes.PARENT: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS)}
+    variables = prepare_environment(quick_plan(deepspeed="zero3.json"), tmp_path)
+    assert variables == {processes.PARENT_VARIABLE: mine, "TORCH_EXTENSIONS_DIR": str(tmp_path / EXTENSIONS_FOLDER)}
     assert not lock.exists()
 
 
 def test_two_trainings_with_vllm_on_one_machine_have_ports_of_their_own(tmp_path: Path) -> None:
-    ports = [environment(quick_plan(vllm=True), tmp_path)["MASTER_PORT"] for _ in range(2)]
+    ports = [prepare_environment(quick_plan(vllm=True), tmp_path)["MASTER_PORT"] for _ in range(2)]
     assert len(set(ports)) == 2
-    assert "MASTER_PORT" not in environment(quick_plan(vllm=True, deepspeed="zero3.json"), tmp_path)
+    assert "MASTER_PORT" not in prepare_environment(quick_plan(vllm=True, deepspeed="zero3.json"), tmp_path)
 
 
 def configured(folder: Path, **grpo: Any) -> Any:
-    return configuration(quick_plan(**grpo), folder)
+    return build_trl_config(quick_plan(**grpo), folder)
 
 
 def test_a_colocated_vllm_is_given_its_length_its_sleep_and_its_gpus(tmp_path: Path) -> None:
@@ -183,7 +192,7 @@ def test_a_colocated_vllm_is_given_its_length_its_sleep_and_its_gpus(tmp_path: P
     # Settings of one of two ranks, without the launcher.
     spread = alone.recipe.grpo.model_copy(update={"vllm_tensor_parallel": 2, "processes": 2})
     of_two = alone.model_copy(update={"recipe": alone.recipe.model_copy(update={"grpo": spread})})
-    assert configuration(of_two, tmp_path).vllm_tensor_parallel_size == 2
+    assert build_trl_config(of_two, tmp_path).vllm_tensor_parallel_size == 2
 
 
 def test_a_server_is_asked_at_its_address(tmp_path: Path) -> None:
@@ -230,7 +239,7 @@ def test_a_prompt_has_the_room_that_vllm_keeps(
 ) -> None:
     fields = {} if window is None else {"max_position_embeddings": window}
     model: Any = SimpleNamespace(config=SimpleNamespace(**fields))
-    assert longest_sequence(Grpo(**settings), model) == longest
+    assert max_sequence_tokens(Grpo(**settings), model) == longest
 
 
 @pytest.mark.parametrize(
@@ -257,9 +266,9 @@ def test_invalid_grpo_settings_are_refused(settings: dict[str, Any], words: str)
 
 def test_a_run_waits_for_unreachable_workers_and_ranks_wait_longer() -> None:
     asking = quick_plan(max_unscorable=0.3, outage_s=600.0)
-    assert (patience(asking).max_unscorable, patience(asking).total_s) == (0.3, 600.0)
+    assert (build_outage_policy(asking).max_unscorable, build_outage_policy(asking).total_s) == (0.3, 600.0)
     rehearsal = Recipe.model_validate(asking.recipe.model_dump() | {"replay": {"on_miss": "unscorable"}})
-    assert patience(asking.model_copy(update={"recipe": rehearsal})).max_unscorable == 1.0
+    assert build_outage_policy(asking.model_copy(update={"recipe": rehearsal})).max_unscorable == 1.0
     with pytest.raises(ValidationError, match="outage_s = 900 is not less than collective_timeout_s = 900"):
         quick_plan(**RANKS, outage_s=900.0, collective_timeout_s=900.0)
     assert quick_plan(**RANKS, outage_s=600.0, collective_timeout_s=900.0).recipe.grpo.outage_s == 600.0

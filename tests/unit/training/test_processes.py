@@ -17,35 +17,44 @@ import pytest
 from ops.core.errors import ConfigError
 from ops.core.processes import name_of
 from ops.training.run import processes
-from ops.training.run.processes import MAIN, NODES, RANK, TrainingNode, this_node
-from ops.training.run.stop_request import Stopped, StopRequest
+from ops.training.run.processes import (
+    MAIN_NODE_VARIABLE,
+    NODES_VARIABLE,
+    RANK_VARIABLE,
+    TrainingNode,
+    read_training_node,
+)
+from ops.training.run.stop_request import StopRequest, TrainingStopped
 
 
 @pytest.mark.parametrize("nodes", [None, "1"])
 def test_one_machine_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch, nodes: str | None) -> None:
-    for name in (NODES, RANK, MAIN):
+    for name in (NODES_VARIABLE, RANK_VARIABLE, MAIN_NODE_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     if nodes:
-        monkeypatch.setenv(NODES, nodes)
-    assert this_node() == TrainingNode() and this_node().arguments(3) == ["--num_machines", "1"]
+        monkeypatch.setenv(NODES_VARIABLE, nodes)
+    assert read_training_node() == TrainingNode() and read_training_node().launcher_arguments(3) == [
+        "--num_machines",
+        "1",
+    ]
 
 
 def node(patch: pytest.MonkeyPatch, rank: str, main: str) -> TrainingNode:
     """Return this machine of two by the environment."""
-    for name, value in ((NODES, "2"), (RANK, rank), (MAIN, main)):
+    for name, value in ((NODES_VARIABLE, "2"), (RANK_VARIABLE, rank), (MAIN_NODE_VARIABLE, main)):
         patch.setenv(name, value)
-    return this_node()
+    return read_training_node()
 
 
 def test_one_of_two_machines_starts_half_of_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     second = node(monkeypatch, "1", "10.0.0.1:29500")
-    arguments = second.arguments(4)
+    arguments = second.launcher_arguments(4)
     assert dict(zip(arguments[::2], arguments[1::2], strict=True)) == {
         "--num_machines": "2", "--machine_rank": "1", "--main_process_ip": "10.0.0.1",
         "--main_process_port": "29500", "--deepspeed_multinode_launcher": "standard",
     }  # fmt: skip
     with pytest.raises(ConfigError, match="3 ranks"):
-        second.arguments(3)
+        second.launcher_arguments(3)
 
 
 @pytest.mark.parametrize(("rank", "main"), [("", "h:1"), ("2", "h:1"), ("0", ""), ("0", "host"), ("x", "h:1")])
@@ -55,7 +64,7 @@ def test_an_incomplete_address_of_a_machine_is_refused(monkeypatch: pytest.Monke
 
 
 SLEEP = "import time; time.sleep(600)"
-WATCH = f"from ops.training.run import processes; processes.watch(); print('watching', flush=True); {SLEEP}"
+WATCH = f"from ops.training.run import processes; processes.watch_parents(); print('watching', flush=True); {SLEEP}"
 LAUNCH = (
     "import os, subprocess, sys;"
     f"rank = subprocess.Popen([sys.executable, '-c', {WATCH!r}], env=os.environ | {{'LOCAL_RANK': '1'}});"
@@ -66,7 +75,7 @@ LAUNCH = (
 @pytest.mark.parametrize("victim", ["launcher", "starting process"])
 def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str) -> None:
     asker = subprocess.Popen([sys.executable, "-c", SLEEP])
-    environment = os.environ | {processes.PARENT: name_of(asker.pid)}
+    environment = os.environ | {processes.PARENT_VARIABLE: name_of(asker.pid)}
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCH], env=environment, stdout=subprocess.PIPE, text=True)
     assert launcher.stdout is not None
     rank = psutil.Process(int(launcher.stdout.readline()))
@@ -83,8 +92,8 @@ def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str
 
 def test_a_trainer_without_a_launcher_outlives_the_shell_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    monkeypatch.delenv(processes.PARENT, raising=False)
-    assert processes.watched() == []
+    monkeypatch.delenv(processes.PARENT_VARIABLE, raising=False)
+    assert processes.list_watched_processes() == []
 
 
 PASS_ON = (
@@ -123,14 +132,14 @@ def test_a_launcher_passes_each_request_to_stop_on_and_ends_with_its_ranks() -> 
 
 def test_a_request_to_stop_ends_a_pause_for_workers_at_once() -> None:
     request = StopRequest()
-    with request.heard(), pytest.raises(Stopped, match="while workers were away"):
+    with request.handle_signals(), pytest.raises(TrainingStopped, match="while workers were away"):
         os.kill(os.getpid(), signal.SIGTERM)
         asyncio.run(request.sleep(3600))
 
 
 ALLOCATE = """
 import resource
-from ops.training.run.allocator import reused_memory
+from ops.training.run.allocator import reuse_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -142,7 +151,7 @@ def resident_mib():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 20
 
 outside = faults()
-with reused_memory():
+with reuse_freed_memory():
     inside = faults()
     kept = resident_mib()
 print(outside, inside, kept, resident_mib())

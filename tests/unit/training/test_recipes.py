@@ -15,7 +15,7 @@ from ops.config.studies import STUDIES, Change, Changes, changed, load_studies
 from ops.core.errors import ConfigError
 from ops.core.registry import names
 from ops.core.workspace import Workspace
-from ops.planning.plan_text import describe
+from ops.planning.plan_text import describe_recipe
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import run_key
 from tests.unit.training.plans import CONFIG, QUICK, write_mix
@@ -223,7 +223,7 @@ def test_the_paper_recipe_is_appendix_a1() -> None:
     assert (grpo.learning_rate, grpo.schedule, grpo.warmup_ratio) == (1e-6, "cosine", 0.03)
     assert (grpo.adam_beta1, grpo.adam_beta2, grpo.processes) == (0.9, 0.999, 2)
     assert (recipe.curation.per_domain, recipe.prompting.max_steps) == (240, 5)
-    text = describe(Setup(Workspace(CONFIG.parent), recipe, load_pool(CONFIG, recipe.pool)))
+    text = describe_recipe(Setup(Workspace(CONFIG.parent), recipe, load_pool(CONFIG, recipe.pool)))
     assert "51200 rollouts" in text and "960 problems" in text and "zero3-offload.json" in text
 
 

@@ -11,17 +11,24 @@ from typing import Any
 
 import pytest
 
-from ops.conductor.rollout import Rollout, roll_out
+from ops.conductor.rollout import Rollout, execute_rollouts
 from ops.config import Prompting, Worker
 from ops.core.errors import OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.planning.plan_text import describe
-from ops.training.rewards.outage import Patience, roll_out_patiently
-from ops.training.rewards.reward import WorkerSamples, counted, merged, reward_function, shares, summarize
+from ops.planning.plan_text import describe_recipe
+from ops.training.rewards.outage import OutagePolicy, execute_rollouts_with_retries
+from ops.training.rewards.reward import (
+    WorkerSamples,
+    build_reward_function,
+    count_rounds,
+    merge_ranks,
+    round_shares,
+    summarize_rollouts,
+)
 from ops.training.run.training_run import read_curve
-from ops.training.stages.rounds import blended, followed, recursive_places
+from ops.training.stages.rounds import assign_previous_rounds, blend_rewards, mark_recursive_rollouts
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.strategy import SHAPES
 from ops.workflow.team import Team
@@ -56,13 +63,13 @@ def team_of(client: Answering | None = None) -> Team:
 
 
 def run(*texts: str, **more: object) -> list[Rollout]:
-    return asyncio.run(roll_out(texts, [problem()] * len(texts), team_of(), **more))  # type: ignore[arg-type]
+    return asyncio.run(execute_rollouts(texts, [problem()] * len(texts), team_of(), **more))  # type: ignore[arg-type]
 
 
 def step(completions: Sequence[str], names: str = "", weights: Mapping[str, float] | None = None) -> tuple[Any, Any]:
     """Return the rewards and the `StepStatistics` of a step; `names`: a letter for the problem of each completion."""
     seen: list[Any] = []
-    function = reward_function(PROBLEMS, team_of(), seen.append, weights)
+    function = build_reward_function(PROBLEMS, team_of(), seen.append, weights)
     asked = [f"math500/{name}" for name in names or "a" * len(completions)]
     rewards = asyncio.run(function(completions=completions, problem=asked, epoch=[0]))  # type: ignore[arg-type]
     return rewards, seen[0]
@@ -85,7 +92,7 @@ def step(completions: Sequence[str], names: str = "", weights: Mapping[str, floa
 )
 def test_the_reward_of_one_completion(text: str, outcome: str, reward: float | None) -> None:
     [rollout] = run(text)
-    assert (rollout.outcome, rollout.reward, rollout.keeps) == (outcome, reward, False)
+    assert (rollout.outcome, rollout.reward, rollout.has_kept_answer) == (outcome, reward, False)
 
 
 def test_when_the_budget_ends_calls_in_flight_are_awaited_first() -> None:
@@ -99,7 +106,7 @@ def test_when_the_budget_ends_calls_in_flight_are_awaited_first() -> None:
             return response
 
     with pytest.raises(OverBudget):
-        asyncio.run(roll_out([RIGHT, POOR, WRONG], [problem()] * 3, team_of(Slow(says))))
+        asyncio.run(execute_rollouts([RIGHT, POOR, WRONG], [problem()] * 3, team_of(Slow(says))))
     assert sorted(finished) == ["right", "wrong"]
 
 
@@ -107,36 +114,42 @@ def test_a_step_counts_outcomes_failures_strategies_and_worker_use() -> None:
     completions = [RIGHT, CHECKED, CHECKED, WRONG, "no", '{"model_id": [0]}', RIGHT, RIGHT, DOWN, "no"]
     rewards, statistics = step(completions, "aabbaaaaaa")
     assert rewards == [1.0, 1.0, 1.0, 0.5, 0.0, 0.0, 1.0, 1.0, None, 0.0]
-    found = {name: round(10 * statistics.values[name], 9) for name in statistics.values if "/" in name}
+    found = {name: round(10 * statistics.metrics[name], 9) for name in statistics.metrics if "/" in name}
     assert {name: count for name, count in found.items() if name.startswith(("share/", "invalid/"))} == {
         "share/right": 5, "share/wrong": 1, "share/invalid": 3, "share/unscorable": 1,
         "invalid/no_assignment": 2, "invalid/mapping": 1,
     }  # fmt: skip
     assert (found["shape/single"], found["shape/verify_last"]) == (5, 2)
     assert {f"shape/{name}" for name in SHAPES} <= set(found)
-    assert statistics.values["patterns"] == 4
-    assert statistics.values["diversity"] == pytest.approx(1.8423710)  # shares 3/7, 2/7, 1/7 and 1/7
-    assert statistics.patterns == {"0": 3, "1 0<0": 2, "1": 1, "2": 1}
-    assert statistics.use == {"code": {"right": 1, "wrong": 2}, "math": {"right": 4, "wrong": 1, "down": 1}}
+    assert statistics.metrics["patterns"] == 4
+    assert statistics.metrics["diversity"] == pytest.approx(1.8423710)  # shares 3/7, 2/7, 1/7 and 1/7
+    assert statistics.top_patterns == {"0": 3, "1 0<0": 2, "1": 1, "2": 1}
+    assert statistics.worker_use == {"code": {"right": 1, "wrong": 2}, "math": {"right": 4, "wrong": 1, "down": 1}}
     assert statistics.sample == RIGHT
 
 
 def test_a_step_without_a_workflow_has_no_diversity() -> None:
     rewards, statistics = step(["no", "never"], "ab")
     assert rewards == [0.0, 0.0]
-    assert (statistics.values["patterns"], statistics.values["diversity"]) == (0, 0.0)
-    assert statistics.use == statistics.patterns == {}
+    assert (statistics.metrics["patterns"], statistics.metrics["diversity"]) == (0, 0.0)
+    assert statistics.worker_use == statistics.top_patterns == {}
 
 
 def test_the_parts_of_a_step_that_ranks_saw_add_up_to_the_whole() -> None:
     rollouts = run(RIGHT, WRONG, DOWN, "nothing", RIGHT, "[", WRONG, RIGHT)
     problems = [*PROBLEMS.values()] * 4
-    whole = summarize(rollouts, problems, 1.5)
-    together = merged([summarize(rollouts[:3], problems[:3], 1.5), summarize(rollouts[3:], problems[3:], 0.5)])
-    assert together.values == pytest.approx(whole.values)
-    assert (together.use, together.patterns, together.sample) == (whole.use, whole.patterns, whole.sample)
-    assert together.values["rollouts"] == 8
-    assert merged([whole]).values == whole.values
+    whole = summarize_rollouts(rollouts, problems, 1.5)
+    together = merge_ranks(
+        [summarize_rollouts(rollouts[:3], problems[:3], 1.5), summarize_rollouts(rollouts[3:], problems[3:], 0.5)]
+    )
+    assert together.metrics == pytest.approx(whole.metrics)
+    assert (together.worker_use, together.top_patterns, together.sample) == (
+        whole.worker_use,
+        whole.top_patterns,
+        whole.sample,
+    )
+    assert together.metrics["rollouts"] == 8
+    assert merge_ranks([whole]).metrics == whole.metrics
 
 
 EVERY = WorkerSamples("every", group=4)
@@ -158,7 +171,7 @@ def test_epochs_or_rollouts_draw_the_workers_anew(
     worker_samples: WorkerSamples, epoch: int, expected: list[int]
 ) -> None:
     client = Answering(says)
-    function = reward_function(PROBLEMS, team_of(client), lambda _: None, None, worker_samples)
+    function = build_reward_function(PROBLEMS, team_of(client), lambda _: None, None, worker_samples)
     asyncio.run(function(completions=[RIGHT] * 2, problem=["math500/a"] * 2, epoch=[epoch] * 2))  # type: ignore[arg-type]
     assert [sample.index for *_, sample in client.asked] == expected
 
@@ -166,11 +179,11 @@ def test_epochs_or_rollouts_draw_the_workers_anew(
 def test_a_cut_off_completion_is_never_a_workflow() -> None:
     end, other = 7, 8
     seen: list[Any] = []
-    function = reward_function(PROBLEMS, team_of(), seen.append, ends=[end])
+    function = build_reward_function(PROBLEMS, team_of(), seen.append, ends=[end])
     ids = [[other, end], [other, end, other], []]
     asked = {"problem": ["math500/a"] * 3, "epoch": [0], "completion_ids": ids}
     assert asyncio.run(function(completions=[RIGHT] * 3, **asked)) == [1.0, 0.0, 0.0]  # type: ignore[arg-type]
-    assert seen[0].values["invalid/cut_off"] == 2 / 3
+    assert seen[0].metrics["invalid/cut_off"] == 2 / 3
     assert seen[0].calls == 1
 
 
@@ -191,18 +204,18 @@ def test_weights_add_terms_to_executed_workflows_alone(
     rewards, found = step([RIGHT, CHECKED, WRONG, "no", DOWN], weights=weights)
     assert rewards[:3] == pytest.approx([plain + more for plain, more in zip((1.0, 1.0, 0.5), added, strict=True)])
     assert rewards[3:] == [0.0, None]
-    assert found.values["share/right"] == 2 / 5
-    terms = {name: value for name, value in found.values.items() if name.startswith("term/")}
+    assert found.metrics["share/right"] == 2 / 5
+    terms = {name: value for name, value in found.metrics.items() if name.startswith("term/")}
     assert set(terms) == {f"term/{name}" for name in weights or ()}
     assert sum(terms.values()) == pytest.approx(sum(added) / 4)  # four rollouts are scorable
-    both = merged([found, found]).values  # two ranks have one mean
+    both = merge_ranks([found, found]).metrics  # two ranks have one mean
     assert {name: both[name] for name in terms} == pytest.approx(terms)
 
 
 @pytest.mark.slow
 def test_the_curve_logs_each_term_and_the_plan_names_it(tmp_path: Path) -> None:
     plan, folder = tiny_plan(tmp_path, steps=1, reward_terms={"steps": -0.01})
-    assert "0, 0.5 or 1, and -0.01 × steps (steps)" in describe(plan.setup)
+    assert "0, 0.5 or 1, and -0.01 × steps (steps)" in describe_recipe(plan.setup)
     train(plan, folder)
     [row] = read_curve(folder)
     assert row["term/steps"] < 0
@@ -212,8 +225,8 @@ def test_the_curve_logs_each_term_and_the_plan_names_it(tmp_path: Path) -> None:
 def rounds(first: str, *texts: str) -> tuple[list[Rollout], list[list[Message]]]:
     """Return a first round, the rounds that follow from each of the texts, and the messages to workers."""
     team = team_of(client := Answering(says))
-    [begun] = asyncio.run(roll_out([first], [problem()], team))
-    later = asyncio.run(roll_out(texts, [problem()] * len(texts), team, after=[begun] * len(texts)))
+    [begun] = asyncio.run(execute_rollouts([first], [problem()], team))
+    later = asyncio.run(execute_rollouts(texts, [problem()] * len(texts), team, previous=[begun] * len(texts)))
     return [begun, *later], [messages for _, messages, _ in client.asked]
 
 
@@ -221,9 +234,9 @@ def rounds(first: str, *texts: str) -> tuple[list[Rollout], list[list[Message]]]
 def test_a_kept_answer_has_its_earlier_reward_and_makes_no_call(first: str, reward: float) -> None:
     made, chats = rounds(first, KEEP, first)
     assert [rollout.reward for rollout in made] == [reward] * 3
-    assert [rollout.keeps for rollout in made] == [False, True, True]
+    assert [rollout.has_kept_answer for rollout in made] == [False, True, True]
     assert len(chats) == 1 and made[1].trace is None
-    assert made[1].after is made[0]
+    assert made[1].previous is made[0]
 
 
 def test_another_workflow_is_executed_and_sees_the_answer_where_it_sees_all() -> None:
@@ -246,17 +259,17 @@ def test_workers_that_recover_answer_the_pending_round() -> None:
     team = team_of(Answering(late))
     [begun] = run(RIGHT)
     texts = [Workflow((Step(1, f"Check {number}.", "all"),)).render() for number in range(3)]
-    patience = Patience(max_unscorable=0.0, total_s=60.0, sleep=sleep)
-    waiting = roll_out_patiently([*texts, KEEP], [problem()] * 4, team, patience, after=[begun] * 4)
+    patience = OutagePolicy(max_unscorable=0.0, total_s=60.0, sleep=sleep)
+    waiting = execute_rollouts_with_retries([*texts, KEEP], [problem()] * 4, team, patience, previous=[begun] * 4)
     made = asyncio.run(waiting)
     assert [rollout.outcome for rollout in made] == ["wrong"] * 3 + ["right"]
-    assert all(rollout.after is begun for rollout in made)
+    assert all(rollout.previous is begun for rollout in made)
 
 
 def test_shares_are_of_each_round() -> None:
     right, _ = rounds(RIGHT, KEEP, RIGHT, WRONG, "nothing")
     wrong, _ = rounds(WRONG, KEEP, RIGHT)
-    assert shares(counted([*right, *wrong])) == {
+    assert round_shares(count_rounds([*right, *wrong])) == {
         "round_1/right": 1 / 2,
         "round_2/rollouts": 6,
         "round_2/right": 3 / 6,
@@ -265,11 +278,11 @@ def test_shares_are_of_each_round() -> None:
         "round_2/to_right": 1 / 6,
         "round_2/to_wrong": 1 / 6,
     }
-    assert shares({}) == {}
+    assert round_shares({}) == {}
 
 
 def test_the_second_half_of_a_questions_rollouts_are_recursive() -> None:
-    assert recursive_places(["a"] * 4 + ["b"] * 2) == [False, False, True, True, False, True]
+    assert mark_recursive_rollouts(["a"] * 4 + ["b"] * 2) == [False, False, True, True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -284,8 +297,8 @@ def test_the_second_half_of_a_questions_rollouts_are_recursive() -> None:
 )
 def test_recursive_rollouts_continue_the_first_rounds(ready: str, expected: list[int | None]) -> None:
     able = [mark == "a" for mark in ready]
-    assert followed(["q"] * 6, able) == expected
-    both = followed(["p", "p"] + ["q"] * 6, [True, False, *able])
+    assert assign_previous_rounds(["q"] * 6, able) == expected
+    both = assign_previous_rounds(["p", "p"] + ["q"] * 6, [True, False, *able])
     assert both == [None, 0, *(None if place is None else place + 2 for place in expected)]
 
 
@@ -305,4 +318,4 @@ def test_recursive_rollouts_continue_the_first_rounds(ready: str, expected: list
     ],
 )
 def test_a_first_round_earns_a_blend(own: float | None, later: list[float | None], gamma: float, reward: float) -> None:
-    assert blended(own, later, gamma) == reward
+    assert blend_rewards(own, later, gamma) == reward

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from ops.conductor.policy import Conductor, PolicyCard, chat_text, end_of_turn, load_model
+from ops.conductor.policy import Conductor, PolicyCard, find_end_tokens, load_model, render_chat
 from ops.config import Prompting, load_pool, load_recipe
-from ops.training.step.generation import write
+from ops.training.step.generation import generate_groups
 from tests.unit.training.tiny import ROOT
 
 pytestmark = [
@@ -38,18 +38,18 @@ def test_it_answers_and_ends_its_turn(loaded: tuple[Any, Any, PolicyCard]) -> No
     model, tokenizer, card = loaded
     assert model.num_parameters() == 134_515_008
     assert tokenizer.eos_token == "<|im_end|>"
-    assert end_of_turn(model.generation_config.eos_token_id, tokenizer) == [tokenizer.eos_token_id]
+    assert find_end_tokens(model.generation_config.eos_token_id, tokenizer) == [tokenizer.eos_token_id]
     said = Conductor(model, tokenizer, card).complete([QUESTION])[0]
-    assert "Paris" in said.text and said.ended
+    assert "Paris" in said.text and said.is_ended
 
 
 def test_side_by_side_it_writes_what_it_writes_alone(loaded: tuple[Any, Any, PolicyCard]) -> None:
     model, tokenizer, card = loaded
     prompts = [QUESTION, [{"role": "user", "content": "What is two and two?"}]]
-    ids = [tokenizer(chat_text(tokenizer, chat), add_special_tokens=False)["input_ids"] for chat in prompts]
-    ends = end_of_turn(model.generation_config.eos_token_id, tokenizer)
+    ids = [tokenizer(render_chat(tokenizer, chat), add_special_tokens=False)["input_ids"] for chat in prompts]
+    ends = find_end_tokens(model.generation_config.eos_token_id, tokenizer)
     torch.manual_seed(1)
-    together = write(model, ids, 2, 12, ends, 1e-3)
+    together = generate_groups(model, ids, 2, 12, ends, 1e-3)
     alone = Conductor(model, tokenizer, card).write(prompts, max_tokens=12)
     texts = [tokenizer.decode(said, skip_special_tokens=True) for said in together]
     assert texts == [text for text in alone for _ in range(2)]

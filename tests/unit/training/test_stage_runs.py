@@ -15,7 +15,7 @@ import torch
 from transformers import AutoTokenizer
 
 from ops.conductor.policy import PolicyCard
-from ops.conductor.rollout import Rollout, roll_out
+from ops.conductor.rollout import Rollout, execute_rollouts
 from ops.config import Adaptive, Recursive, RoundLimits
 from ops.core.problem import Problem
 from ops.training.grpo.trainer import RoundsTrainer
@@ -89,7 +89,7 @@ def trained(folder: Path, name: str, cut_at: int | None = None) -> Trained:
     made = Trained(run_folder)
 
     async def executing(texts: Sequence[str], problems: Sequence[Problem], team: Any, **more: Any) -> Any:
-        rollouts = await roll_out(texts, problems, team, **more)
+        rollouts = await execute_rollouts(texts, problems, team, **more)
         teams = [team] * len(texts) if isinstance(team, Team) else list(team)
         made.executed.append(Batch(len(losses), [problem.key for problem in problems], teams, rollouts))
         return rollouts
@@ -107,7 +107,7 @@ def trained(folder: Path, name: str, cut_at: int | None = None) -> Trained:
         made.differences.append(float((ours[0] - theirs[0])[shown].abs().max()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outage, "roll_out", executing)
+        patch.setattr(outage, "execute_rollouts", executing)
         losses = watch(patch, TimedTrainer, "_compute_loss", lambda *_: None)
         watch(patch, RoundsTrainer, "_generate_and_score_completions", scored)
         train(plan.model_copy(update=stage), run_folder, cut_at)
@@ -182,13 +182,13 @@ def test_half_of_the_rollouts_continue_from_the_answers_of_the_others(whole: Who
         prompts = [ids[kept.bool()] for ids, kept in zip(batch["prompt_ids"], batch["prompt_mask"], strict=True)]
         for place, rollout in step.items():
             prompt = tokenizer.decode(prompts[place], skip_special_tokens=True)
-            if rollout.after is None:
+            if rollout.previous is None:
                 assert "Again?" not in prompt
                 continue
             shown += 1
-            assert place in OTHERS and rollout.after.trace is not None and rollout.after.trace.answer is not None
-            assert any(rollout.after is step[other] for other in FIRST if other // GROUP == place // GROUP)
-            assert rollout.after.text in prompt and prompt.count("Again?") == 1
+            assert place in OTHERS and rollout.previous.trace is not None and rollout.previous.trace.answer is not None
+            assert any(rollout.previous is step[other] for other in FIRST if other // GROUP == place // GROUP)
+            assert rollout.previous.text in prompt and prompt.count("Again?") == 1
     assert shown > len(run.rounds)
 
 
@@ -198,7 +198,7 @@ def test_a_first_round_earns_the_blend_and_the_group_is_normalised_as_one(whole:
         own = {place: rollout.reward for place, rollout in step.items()}
         earned = []
         for place in range(8):
-            later = [own[other] for other in OTHERS if step[other].after is step[place]]
+            later = [own[other] for other in OTHERS if step[other].previous is step[place]]
             earned.append(own[place] if not later else 0.6 * own[place] + 0.4 * sum(later) / len(later))  # type: ignore
         groups = torch.tensor(earned).view(QUESTIONS, GROUP)
         expected = (groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)
@@ -211,12 +211,12 @@ def test_a_first_round_earns_the_blend_and_the_group_is_normalised_as_one(whole:
 def test_the_curve_distinguishes_the_rounds(whole: Whole) -> None:
     run = whole("recursive")
     for row, step in zip(read_curve(run.folder), run.rounds, strict=True):
-        first = [rollout for rollout in step.values() if rollout.after is None]
-        later = [rollout for rollout in step.values() if rollout.after is not None]
+        first = [rollout for rollout in step.values() if rollout.previous is None]
+        later = [rollout for rollout in step.values() if rollout.previous is not None]
         assert row["rollouts"] == 8 and row["round_2/rollouts"] == len(later)
         assert row["round_1/right"] == sum(rollout.outcome == "right" for rollout in first) / len(first)
         if later:
-            assert row["round_2/loops"] + row["round_2/kept"] == sum(r.keeps for r in later) / len(later)
+            assert row["round_2/loops"] + row["round_2/kept"] == sum(r.has_kept_answer for r in later) / len(later)
 
 
 def test_both_rounds_are_of_the_questions_that_the_signal_chooses(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ class Engine:
     """
 
     def __init__(self, trainer: RoundsTrainer) -> None:
-        tokenizer, team = trainer.processing_class, trainer._recursive._team
+        tokenizer, team = trainer.processing_class, trainer._round_rewards._team
         texts = [Workflow.single(ordinal).render() for ordinal in range(len(team.workers))]
         self._ids = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in texts]
         self.asked: list[tuple[int, int]] = []

@@ -13,8 +13,8 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Adaptive, Recipe, Recursive
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
-from ops.training.run.training_run import RunPlan, write_run
-from ops.training.stages.rounds import chosen
+from ops.training.run.training_run import RunPlan, write_run_plan
+from ops.training.stages.rounds import select_problems
 from tests.unit.training.plans import QUICK, trainable
 from tests.unit.training.tiny import tiny_plan, train
 
@@ -69,25 +69,25 @@ def test_a_section_changes_only_its_own_stages_key(
 ) -> None:
     setup, policy = trainable(tmp_path)
     with_section = replace(setup, recipe=setup.recipe.model_copy(update={name: stage}))
-    plain = write_run(setup, policy)
-    assert write_run(with_section, policy) == plain
-    folder = write_run(with_section, policy, **{name: stage})
-    assert folder == write_run(with_section, policy, **{name: stage}) != plain
+    plain = write_run_plan(setup, policy)
+    assert write_run_plan(with_section, policy) == plain
+    folder = write_run_plan(with_section, policy, **{name: stage})
+    assert folder == write_run_plan(with_section, policy, **{name: stage}) != plain
     plan = RunPlan.read(folder)
     assert getattr(plan, name) == stage
     assert (plan.recipe.grpo.steps, plan.recipe.grpo.learning_rate) == (7, 1e-5)
     assert plan.recipe.grpo.rollouts_per_step == setup.recipe.grpo.rollouts_per_step
-    assert write_run(with_section, policy, **{name: stage.model_copy(update=change)}) != folder
+    assert write_run_plan(with_section, policy, **{name: stage.model_copy(update=change)}) != folder
     trained_otherwise = policy.parent.with_name("quickstart-4567") / "policy"
     trained_otherwise.mkdir(parents=True)
     PolicyCard.read(policy).write(trained_otherwise)
-    assert write_run(with_section, trained_otherwise, **{name: stage}) != folder
+    assert write_run_plan(with_section, trained_otherwise, **{name: stage}) != folder
 
 
 def test_a_subset_larger_than_the_pool_is_refused_before_training(tmp_path: Path) -> None:
     setup, policy = trainable(tmp_path)
     with pytest.raises(ConfigError, match=r"adaptive: offers up to 10 workers, and pool 'quickstart' has 9"):
-        write_run(setup, policy, adaptive=Adaptive(largest=10))
+        write_run_plan(setup, policy, adaptive=Adaptive(largest=10))
 
 
 def test_subsets_are_drawn_by_seed_problem_and_epoch() -> None:
@@ -133,12 +133,12 @@ def test_the_problems_are_drawn_of_the_benchmarks_that_are_named() -> None:
         for number in range(10)
         for name in ("rlpr", "math500", "livecodebench")
     ]
-    assert chosen(mix, Recursive(), 1) == mix
+    assert select_problems(mix, Recursive(), 1) == mix
     named = Recursive(benchmarks=("rlpr", "livecodebench"), per_benchmark=4)
-    some = chosen(mix, named, 1)
+    some = select_problems(mix, named, 1)
     assert sorted(problem.benchmark for problem in some) == ["livecodebench"] * 4 + ["rlpr"] * 4
-    assert some == sorted(some, key=mix.index) == chosen(mix, named, 1)
-    assert some != chosen(mix, named, 2)
+    assert some == sorted(some, key=mix.index) == select_problems(mix, named, 1)
+    assert some != select_problems(mix, named, 2)
 
 
 @pytest.mark.slow

@@ -18,8 +18,15 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from ops.config import hyperparameters
-from ops.training.run.tracking import EXPERIMENT, RUN_FILE, Tracking, metrics_of, tracked_checkpoint, tracked_run
-from ops.training.run.training_run import RESULT, RunPlan, read_curve
+from ops.training.run.tracking import (
+    EXPERIMENT,
+    RUN_FILE,
+    MlflowTracking,
+    find_tracked_checkpoint,
+    find_tracked_run,
+    select_metrics,
+)
+from ops.training.run.training_run import RESULT_FILE, RunPlan, read_curve
 from ops.workflow.grammar import Workflow
 from tests.unit.training.plans import quick_plan
 from tests.unit.training.tiny import tiny_plan, train
@@ -69,7 +76,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 
 
 def test_a_line_of_the_curve_becomes_metrics_of_stable_names() -> None:
-    assert metrics_of(row(1)) == {
+    assert select_metrics(row(1)) == {
         "0 main/reward": 0.75, "0 main/right": 0.51, "invalid/no_assignment": 0.1, "calls/all": 8, "calls/cached": 2,
         "seconds/all": 4.0, "seconds/workers": 1.0, "use/math/solver": 0.75, "use/math/scholar _old_": 0.25,
     }  # fmt: skip
@@ -77,11 +84,11 @@ def test_a_line_of_the_curve_becomes_metrics_of_stable_names() -> None:
 
 def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path: Path) -> None:
     uri = store(tmp_path)
-    with pytest.raises(KeyboardInterrupt), Tracking(plan(uri), tmp_path, {"learning_rate": 1e-6}) as attempt:
-        attempt.step(LOGS, row(1))
+    with pytest.raises(KeyboardInterrupt), MlflowTracking(plan(uri), tmp_path, {"learning_rate": 1e-6}) as attempt:
+        attempt.log_step(LOGS, row(1))
         raise KeyboardInterrupt
     assert only_run(uri)[1].info.status == "FAILED"
-    with Tracking(plan(uri), tmp_path, {"learning_rate": 2e-6}) as attempt:
+    with MlflowTracking(plan(uri), tmp_path, {"learning_rate": 2e-6}) as attempt:
         attempt.step(LOGS, row(2))
         assert only_run(uri)[1].info.status == "RUNNING"
         attempt.step(LOGS, row(3))
@@ -95,7 +102,7 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
     assert (tags["pool"], tags["seed"], tags["recipe"], tags["stage"]) == ("quickstart", "1", "quickstart", "conductor")
     assert "recipe `quickstart`, seed 1" in tags["mlflow.note.content"]
     assert "GRPO" in client.get_experiment(run.info.experiment_id).tags["mlflow.note.content"]
-    assert tracked_run(tmp_path, uri) == run.info.run_id and tracked_run(tmp_path, "sqlite:///other") is None
+    assert find_tracked_run(tmp_path, uri) == run.info.run_id and find_tracked_run(tmp_path, "sqlite:///other") is None
     assert history(uri, "0 main/right") == [(1, 0.51), (2, 0.52), (3, 0.53)]
     assert "trl/reward" not in run.data.metrics, "it is in the curve"
     assert {"trl/completions/max_length", "calls/all", "use/math/solver"} <= set(run.data.metrics)
@@ -115,16 +122,16 @@ def test_a_checkpoint_is_a_logged_model_with_its_steps_metrics_and_data(tmp_path
     uri = store(tmp_path)
     made = plan(uri).model_copy(update={"problems": mix})
     for steps in ((1, 2), (2, 3)):  # the second attempt repeats a step that was saved
-        with Tracking(made, tmp_path, {}) as attempt:
+        with MlflowTracking(made, tmp_path, {}) as attempt:
             for number in steps:
-                attempt.step(LOGS, row(number))
+                attempt.log_step(LOGS, row(number))
                 if number > 1:
-                    attempt.checkpoint(number)
+                    attempt.log_checkpoint(number)
     client, run = only_run(uri)
     found = client.search_logged_models([run.info.experiment_id])
     assert sorted(model.name for model in found) == ["conductor-step-00002", "conductor-step-00003"]
     last = next(model for model in found if model.name == "conductor-step-00003")
-    assert last.model_id == tracked_checkpoint(tmp_path, uri)
+    assert last.model_id == find_tracked_checkpoint(tmp_path, uri)
     assert (last.source_run_id, last.tags["run_id"]) == (run.info.run_id, run.info.run_id)
     assert last.tags["folder"] == f"{tmp_path.name}/checkpoints/checkpoint-3"
     key = hashlib.sha256(mix.read_bytes()).hexdigest()[:12]
@@ -143,14 +150,14 @@ def test_records_that_a_store_refused_are_sent_when_it_is_back(
     uri, now = store(tmp_path), [0.0]
     in_the_way = tmp_path / "mlflow"
     in_the_way.write_text("", encoding="utf-8")
-    with warnings_of(caplog) as warnings, Tracking(plan(uri), tmp_path, {}, lambda: now[0]) as attempt:
-        attempt.step(LOGS, row(1))
+    with warnings_of(caplog) as warnings, MlflowTracking(plan(uri), tmp_path, {}, lambda: now[0]) as attempt:
+        attempt.log_step(LOGS, row(1))
         now[0] = 299.0
         in_the_way.unlink()
-        attempt.step(LOGS, row(2))
+        attempt.log_step(LOGS, row(2))
         assert not in_the_way.exists(), "left alone for a while"
         now[0] = 300.0
-        attempt.step(LOGS, row(3))
+        attempt.log_step(LOGS, row(3))
     assert [step for step, _ in history(uri, "0 main/reward")] == [1, 2, 3]
     [warning] = warnings
     assert "does not take the training's curve" in warning
@@ -165,9 +172,9 @@ def closed_port() -> str:
 
 def test_a_server_that_never_answers_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = iter(range(0, 9000, 400)).__next__
-    with warnings_of(caplog) as warnings, Tracking(plan(closed_port()), tmp_path, {}, clock) as attempt:
+    with warnings_of(caplog) as warnings, MlflowTracking(plan(closed_port()), tmp_path, {}, clock) as attempt:
         for step in (1, 2, 3):
-            attempt.step(LOGS, row(step))
+            attempt.log_step(LOGS, row(step))
     assert len(warnings) == 1
     assert not (tmp_path / RUN_FILE).exists()
 
@@ -188,10 +195,10 @@ def test_a_training_is_tracked_and_does_not_end_with_its_server(
     assert tracked.data.params["grpo.steps"] == "2"
     assert not (folder / "policy" / "training_args.bin").exists(), "a pickle"
     assert tracked.info.status == "FINISHED"
-    assert tracked_checkpoint(folder, uri), "its last step was saved"
+    assert find_tracked_checkpoint(folder, uri), "its last step was saved"
     away = tmp_path / "away"
     away.mkdir()
     with warnings_of(caplog) as warnings:
         train(tiny.model_copy(update={"mlflow_uri": closed_port()}), away)
-    assert (away / RESULT).is_file()
+    assert (away / RESULT_FILE).is_file()
     assert len(warnings) == 1

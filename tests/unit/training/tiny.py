@@ -22,13 +22,13 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, TrainerCa
 from ops.benchmarks.problem_files import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import ColdStart, Recipe, ScratchPolicy, digest
-from ops.synthetic.problems import generate
+from ops.synthetic.problems import generate_problems
 from ops.training.cold_start.examples import SftExample
-from ops.training.cold_start.supervised import fit, scratch_model
-from ops.training.grpo.trainer import run
-from ops.training.run.training_run import DEEPSPEED, EXTENSIONS, PLAN, RunPlan, RunResult, read_curve
+from ops.training.cold_start.supervised import build_scratch_model, fine_tune
+from ops.training.grpo.trainer import run_training
+from ops.training.run.training_run import DEEPSPEED_FILE, EXTENSIONS_FOLDER, PLAN_FILE, RunPlan, RunResult, read_curve
 from ops.workflow.grammar import Workflow
-from ops.workflow.prompt import conductor_messages
+from ops.workflow.prompt import build_conductor_messages
 from tests.once import made_once
 from tests.unit.training.plans import POOL, QUICK
 from tests.unit.training.plans import ROOT as ROOT
@@ -74,8 +74,8 @@ def train(
     """Train to the end; with `cut_at`, the first of two attempts ends there."""
     if cut_at is not None:
         with pytest.raises(KeyboardInterrupt):
-            run(plan, folder, lambda *_: None, [Cut(cut_at)])
-    return run(plan, folder, lambda *_: None, callbacks)
+            run_training(plan, folder, lambda *_: None, [Cut(cut_at)])
+    return run_training(plan, folder, lambda *_: None, callbacks)
 
 
 def watch(patch: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[..., Any]) -> list[Any]:
@@ -142,11 +142,11 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     described: dict[str, Any] = {"kind": "pretrained", "model": str(policy), "dtype": dtype}
     values = QUICK.model_dump() | {"name": "tiny", "grpo": GRPO | grpo, "cold_start": None, "policy": described}
     recipe = Recipe.model_validate(values)
-    problems = [problem for name in ("math500", "rlpr") for problem in generate(name, "train", 4, 1)]
+    problems = [problem for name in ("math500", "rlpr") for problem in generate_problems(name, "train", 4, 1)]
     workflow = Workflow.single(POOL.names.index("guesser")).render()
     examples: list[SftExample] = [
         {
-            "prompt": conductor_messages(problem, len(POOL.names), recipe.prompting, ()),
+            "prompt": build_conductor_messages(problem, len(POOL.names), recipe.prompting, ()),
             "completion": [{"role": "assistant", "content": workflow}],
         }
         for problem in problems
@@ -163,16 +163,16 @@ def tiny_plan(folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32"
     )  # fmt: skip
     run_folder = folder / "run"
     run_folder.mkdir()
-    (run_folder / PLAN).write_text(plan.model_dump_json(), encoding="utf-8")
+    (run_folder / PLAN_FILE).write_text(plan.model_dump_json(), encoding="utf-8")
     if recipe.grpo.deepspeed:
-        shutil.copyfile(ROOT / "config" / "deepspeed" / recipe.grpo.deepspeed, run_folder / DEEPSPEED)
-        shutil.copytree(compiled(), run_folder / EXTENSIONS)
+        shutil.copyfile(ROOT / "config" / "deepspeed" / recipe.grpo.deepspeed, run_folder / DEEPSPEED_FILE)
+        shutil.copytree(compiled(), run_folder / EXTENSIONS_FOLDER)
     return plan, run_folder
 
 
 def _fit(place: Path, examples: list[SftExample], dtype: str) -> None:
     """Write a policy that has memorised `examples` into `place`."""
-    model, tokenizer = scratch_model(SCRATCH, examples, 1)
-    fit(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1)
+    model, tokenizer = build_scratch_model(SCRATCH, examples, 1)
+    fine_tune(model, tokenizer, examples * 40, ColdStart(steps=40, batch=8, learning_rate=1e-2), 1)
     model.to(getattr(torch, dtype)).save_pretrained(place)
     tokenizer.save_pretrained(place)

@@ -23,7 +23,7 @@ from ops.precaching.stored import WorkerBenchmark
 from ops.stages.responses import materialize_responses
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workflow.execution import execute, worker_messages
+from ops.workflow.execution import build_worker_messages, execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from tests.builders import make_problem, make_response
@@ -102,7 +102,7 @@ def test_a_replay_miss_can_be_a_paid_live_call(client: WorkerClient, worker: Wor
 def test_a_recorded_answer_is_for_any_subtask_and_context(client: WorkerClient, worker: Worker) -> None:
     replay = replaying(client, [recorded(3), recorded(3, worker="other", text="other")], match="problem")
     workflow = Workflow((Step(0, "Look it up."), Step(0, "Solve it.", "all")))
-    messages = worker_messages(workflow, 1, worker_prompt(problem(3)), {0: "I saw\n\nSubtask: nothing."})
+    messages = build_worker_messages(workflow, 1, worker_prompt(problem(3)), {0: "I saw\n\nSubtask: nothing."})
     response = ask(replay, worker, messages)
     assert (response.text, response.cost_usd) == ("Answer: 3", 0.25)
     assert (response.finish_reason, response.replayed) == ("stop", True)
@@ -142,7 +142,7 @@ def test_a_question_that_holds_the_separator() -> None:
 
 def test_a_rollout_whose_response_is_missing_is_unscorable(client: WorkerClient, worker: Worker) -> None:
     team = Team([worker], replaying(client, match="problem"))
-    trace = asyncio.run(execute(Workflow.single(0, "Solve it."), worker_prompt(problem(1)), team))
+    trace = asyncio.run(execute_workflow(Workflow.single(0, "Solve it."), worker_prompt(problem(1)), team))
     assert trace.status == "unreachable"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ops.benchmarks.problem_files import write_problems
-from ops.conductor.rollout import roll_out
+from ops.conductor.rollout import execute_rollouts
 from ops.config import Drift, Evaluation, Pool, Setup, Worker, load_pool, load_recipe
 from ops.core.messages import Message, Namespace, Sample
 from ops.core.problem import Problem
@@ -25,24 +25,24 @@ from ops.evaluation.runner import evaluate_method
 from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
 from ops.retraining.drift import DayClient, ask_workers_again
 from ops.store import cache_key
-from ops.synthetic.generalists import think
-from ops.synthetic.problems import generate
+from ops.synthetic.generalists import respond
+from ops.synthetic.problems import generate_problems
 from ops.workers.client import WorkerClient
-from ops.workflow.execution import execute
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.execution import execute_workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.unit.workers.conftest import ask
 
 SOLVER = Worker.model_validate(
     {"name": "solver", "model": "local/solver", "temperature": 0.7, "price": {"input": 5.0, "output": 20.0}}
 )
-AGAIN = Workflow((Step(0, SOLVE), Step(0, SOLVE), Step(0, SOLVE), Step(0, "Vote.", "all")))
+AGAIN = Workflow((Step(0, SOLVE_SUBTASK), Step(0, SOLVE_SUBTASK), Step(0, SOLVE_SUBTASK), Step(0, "Vote.", "all")))
 """Four calls: three samples of one prompt, and one call that sees them."""
 
 
 @pytest.fixture
 def problems() -> list[Problem]:
-    return generate("math500", "train", 8, 1)
+    return generate_problems("math500", "train", 8, 1)
 
 
 def live(client: WorkerClient) -> int:
@@ -58,7 +58,7 @@ def test_precaching_training_evaluation_and_baselines_share_first_answers(
     asyncio.run(precache_worker(problems, SOLVER, client, samples=2))
     assert live(client) == 2 * len(problems)
     for repeat in (0, 1):  # of both training and evaluation
-        asyncio.run(roll_out([alone.render()] * len(problems), problems, team, sample=repeat))
+        asyncio.run(execute_rollouts([alone.render()] * len(problems), problems, team, sample=repeat))
     asyncio.run(evaluate_method(Method.static(alone), problems, team, Evaluation(repeats=2)))
     assert live(client) == 0
 
@@ -69,7 +69,7 @@ def test_repeated_steps_and_equal_branches_share_their_further_answers(
     team = Team((SOLVER,), client)
     asyncio.run(evaluate_method(Method.samples(Workflow.single(0), 3), problems, team, Evaluation(repeats=1)))
     assert live(client) == 3 * len(problems)
-    asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, team))
+    asyncio.run(execute_rollouts([AGAIN.render()] * len(problems), problems, team))
     assert live(client) == len(problems), "the votes alone"
 
 
@@ -82,13 +82,15 @@ def test_questions_asked_again_find_nothing_that_workflows_were_answered(
     for benchmark, rows in {"math500": asyncio.run(precache_worker(problems, SOLVER, client))}.items():
         write_responses(rows, response_file(setup.workspace.data / "responses", SOLVER.name, benchmark))
     for number in range(3):
-        asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, Team((SOLVER,), client), sample=number))
+        asyncio.run(
+            execute_rollouts([AGAIN.render()] * len(problems), problems, Team((SOLVER,), client), sample=number)
+        )
     live(client)
     for day in (2, 3, 4):
         [record] = ask_workers_again(setup, client, Drift(questions=4), date(2026, 1, day))
     assert (record.rounds, len(record.pairs), live(client)) == (3, 12, 12)
     team = Team((SOLVER,), DayClient(client, date(2026, 1, 5)))
-    asyncio.run(roll_out([AGAIN.render()] * len(problems), problems, team))
+    asyncio.run(execute_rollouts([AGAIN.render()] * len(problems), problems, team))
     assert live(client) == 4 * len(problems)
 
 
@@ -114,7 +116,7 @@ class Recorder:
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
     ) -> Response:
-        text = think(worker.name, messages, sample=sample, temperature=0.7).text
+        text = respond(worker.name, messages, sample=sample, temperature=0.7).text
         self.texts.append(text)
         return Response(text, Usage(1, 1), 0.0, 0.0, "stop")
 
@@ -122,9 +124,9 @@ class Recorder:
 def test_embedded_workers_draw_each_sample_anew() -> None:
     """Repetitions differ from one another as often as first answers do."""
     differ = 0
-    for problem in generate("math500", "train", 60, 1):
+    for problem in generate_problems("math500", "train", 60, 1):
         recorder = Recorder()
-        asyncio.run(execute(AGAIN, problem.question, Team((SOLVER,), recorder)))
+        asyncio.run(execute_workflow(AGAIN, problem.question, Team((SOLVER,), recorder)))
         differ += len(set(recorder.texts[:3])) > 1
     assert differ > 5
 
@@ -144,7 +146,7 @@ def test_each_sample_index_has_its_own_repeatable_answer(client: WorkerClient) -
     worker = apprentice()
     first, again = ([ask(client, worker, CHAT, sample).text for sample in SAMPLES] for _ in range(2))
     assert worker.temperature is not None
-    assert first == [think("apprentice", CHAT, sample=n, temperature=worker.temperature).text for n in SAMPLES]
+    assert first == [respond("apprentice", CHAT, sample=n, temperature=worker.temperature).text for n in SAMPLES]
     assert len(set(first)) > 1
     assert again == first
     assert (client.counts.live, client.counts.cached) == (len(SAMPLES), len(SAMPLES))

@@ -24,7 +24,7 @@ import pytest
 from ops.config import Pool, Serve, Worker
 from ops.core.errors import ConfigError, WorkerUnreachable
 from ops.core.workspace import Workspace
-from ops.local_models.vllm_server import command, is_up, serving, serving_model
+from ops.local_models.vllm_server import build_server_command, is_up, serve_model, serve_pool
 
 ROOT = Path(__file__).parents[3]
 STAND_IN = """
@@ -96,7 +96,7 @@ def gone(pid: int) -> bool:
 
 def test_started_waited_for_and_stopped_with_its_engine(workspace: Workspace) -> None:
     served = pool(free_port())
-    with serving(served, workspace) as started:
+    with serve_pool(served, workspace) as started:
         assert started == ["small"]
         assert is_up(served.worker("small"))
         [engine] = engines(workspace)
@@ -116,8 +116,8 @@ def test_a_policy_is_served_once_at_a_free_port_by_every_gpu(
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     settings = Serve(model_path="policy", dtype="float32", args=("--max-model-len", "-1"))
-    with serving_model("recipe-abc", settings, workspace) as url:
-        with serving_model("recipe-abc", settings, workspace) as again:
+    with serve_model("recipe-abc", settings, workspace) as url:
+        with serve_model("recipe-abc", settings, workspace) as again:
             assert again == url
         worker = Worker(name="recipe-abc", model="hosted_vllm/recipe-abc", api_base=url)
         assert is_up(worker), "the other user has left"
@@ -127,15 +127,15 @@ def test_a_policy_is_served_once_at_a_free_port_by_every_gpu(
     log = (workspace.state / "vllm" / "recipe-abc.log").read_text(encoding="utf-8")
     assert "--data-parallel-size 2 --max-model-len -1" in log
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    with serving_model("recipe-abc", settings, workspace):
+    with serve_model("recipe-abc", settings, workspace):
         pass
     assert "--data-parallel-size 1 " in (workspace.state / "vllm" / "recipe-abc.log").read_text(encoding="utf-8")
 
 
 def test_a_server_that_is_there_is_used_and_an_error_in_the_block_stops_it(workspace: Workspace) -> None:
     served = pool(free_port())
-    with pytest.raises(RuntimeError, match="of mine"), serving(served, workspace):
-        with serving(served, workspace) as started:
+    with pytest.raises(RuntimeError, match="of mine"), serve_pool(served, workspace):
+        with serve_pool(served, workspace) as started:
             assert started == []
         assert is_up(served.worker("small"))
         raise RuntimeError("an error of mine")
@@ -154,7 +154,7 @@ def test_a_server_that_does_not_come_up(
     workspace: Workspace, served: str, start_s: float, error: type[Exception], says: str
 ) -> None:
     port = free_port()
-    with pytest.raises(error, match=says), serving(pool(port, served), workspace, start_s=start_s):
+    with pytest.raises(error, match=says), serve_pool(pool(port, served), workspace, start_s=start_s):
         pass
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", port))
@@ -164,7 +164,7 @@ def test_a_port_that_another_program_holds(workspace: Workspace) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         served = pool(other.getsockname()[1])
-        with pytest.raises(ConfigError, match="is used by"), serving(served, workspace):
+        with pytest.raises(ConfigError, match="is used by"), serve_pool(served, workspace):
             pass
 
 
@@ -172,7 +172,7 @@ def test_a_server_of_another_model(workspace: Workspace) -> None:
     port = free_port()
     other = pool(port, model="hosted_vllm/other", name="other")
     says = "serves small-instruct, and not"
-    with serving(pool(port), workspace), pytest.raises(ConfigError, match=says), serving(other, workspace):
+    with serve_pool(pool(port), workspace), pytest.raises(ConfigError, match=says), serve_pool(other, workspace):
         pass
 
 
@@ -181,8 +181,8 @@ def another_run(workspace: Workspace, port: int) -> Iterator[subprocess.Popen[st
     """Start a process that uses the server until it reads a line from standard input or is killed."""
     script = (
         "import sys\nfrom pathlib import Path\nfrom ops.config import Pool\n"
-        "from ops.local_models.vllm_server import serving\nfrom ops.core.workspace import Workspace\n"
-        "with serving(Pool.model_validate_json(sys.argv[1]), Workspace(Path(sys.argv[2]))):\n"
+        "from ops.local_models.vllm_server import serve_pool\nfrom ops.core.workspace import Workspace\n"
+        "with serve_pool(Pool.model_validate_json(sys.argv[1]), Workspace(Path(sys.argv[2]))):\n"
         "    print('up', flush=True)\n    sys.stdin.readline()\n"
     )
     arguments = [sys.executable, "-c", script, pool(port).model_dump_json(), str(workspace.root)]
@@ -198,7 +198,7 @@ def test_a_server_left_by_a_killed_run_is_used_and_then_stopped(workspace: Works
     with another_run(workspace, port) as run:
         os.kill(run.pid, signal.SIGKILL)
     assert is_up(pool(port).worker("small"))
-    with serving(pool(port), workspace) as started:
+    with serve_pool(pool(port), workspace) as started:
         assert started == ["small"]
     assert not is_up(pool(port).worker("small"))
     assert all(gone(engine) for engine in engines(workspace))
@@ -208,7 +208,7 @@ def test_a_server_left_by_a_killed_run_is_used_and_then_stopped(workspace: Works
 def test_the_last_of_two_runs_ends_their_server(workspace: Workspace, killed: bool) -> None:
     port = free_port()
     with another_run(workspace, port) as first:
-        with serving(pool(port), workspace) as started:
+        with serve_pool(pool(port), workspace) as started:
             assert started == []
             if killed:
                 first.kill()
@@ -243,7 +243,7 @@ def test_the_command_is_ended_by_a_signal_and_its_server_with_it(workspace: Work
 def test_a_server_started_by_others_is_not_stopped(workspace: Workspace) -> None:
     port = free_port()
     with another_run(workspace, port) as first:
-        with serving(pool(port), workspace):
+        with serve_pool(pool(port), workspace):
             pass
         assert is_up(pool(port).worker("small"))
         first.communicate("done\n")
@@ -253,7 +253,7 @@ def test_a_server_started_by_others_is_not_stopped(workspace: Workspace) -> None
 def test_the_command_line_of_a_server(workspace: Workspace) -> None:
     (workspace.root / "models" / "one").mkdir(parents=True)
     serve = {"model_path": "models/one", "max_model_len": 512, "args": ["--max-num-seqs", "8"]}
-    words = command(pool(8100, serve=serve).worker("small"), workspace)
+    words = build_server_command(pool(8100, serve=serve).worker("small"), workspace)
     options = dict(zip(words[3::2], words[4::2], strict=False))
     assert words[1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
     assert options["--model"] == str(workspace.root / "models" / "one")
@@ -264,10 +264,10 @@ def test_the_command_line_of_a_server(workspace: Workspace) -> None:
 
 def test_without_an_environment_or_a_port(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     remote, local = pool(1, api_base="https://api.example.org/v1"), pool(free_port())
-    with pytest.raises(ConfigError, match="is not a port of this machine"), serving(remote, workspace):
+    with pytest.raises(ConfigError, match="is not a port of this machine"), serve_pool(remote, workspace):
         pass
     monkeypatch.delenv("PODIUM_VLLM_PYTHON")
-    with pytest.raises(ConfigError, match="make vllm-local"), serving(local, workspace):
+    with pytest.raises(ConfigError, match="make vllm-local"), serve_pool(local, workspace):
         pass
 
 
@@ -278,6 +278,8 @@ def test_serving_is_no_part_of_what_a_response_is_cached_under(workspace: Worksp
 
 
 def test_a_pool_without_such_workers_starts_nothing(tmp_path: Path) -> None:
-    with serving(Pool(name="p", workers=(Worker(name="tool", model="local/guesser"),)), Workspace(tmp_path)) as names:
+    with serve_pool(
+        Pool(name="p", workers=(Worker(name="tool", model="local/guesser"),)), Workspace(tmp_path)
+    ) as names:
         assert names == []
     assert list(tmp_path.iterdir()) == []

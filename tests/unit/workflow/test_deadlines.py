@@ -18,7 +18,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.workers.client import WorkerClient
 from ops.workers.scheduling import ALONE, Turn
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
@@ -37,7 +37,7 @@ def test_the_first_step_of_a_long_chain_overtakes_lone_steps() -> None:
     async def scenario() -> list[str]:
         client = Tool(lambda _: asyncio.sleep(0.02))
         team = Team([worker(1)], Queued(client))
-        await asyncio.gather(*(execute(w, "Q", team) for w in [*lone, chain]))
+        await asyncio.gather(*(execute_workflow(w, "Q", team) for w in [*lone, chain]))
         return client.ended
 
     # Between a step's end and its successor's call, a waiting call takes the slot: "lone 1", "lone 2".
@@ -51,7 +51,7 @@ def test_cached_responses_wait_for_no_place(make_client: Callable[..., WorkerCli
     team = Team([tool], client)
 
     def ask(question: str) -> Coroutine[Any, Any, WorkflowTrace]:
-        return execute(Workflow.single(0), question, team)
+        return execute_workflow(Workflow.single(0), question, team)
 
     async def scenario() -> tuple[bool, list[bool]]:
         await ask("What is 1 + 1?")
@@ -122,7 +122,7 @@ class Slow:
 def run_all(workflows: Sequence[Workflow], slots: int, deadline_s: float, client: Any) -> list[WorkflowTrace]:
     async def batch() -> list[WorkflowTrace]:
         team = Team([worker(slots)], Queued(client), execution=Execution(deadline_s=deadline_s))
-        return await asyncio.gather(*(execute(w, QUESTION, team, sample=n) for n, w in enumerate(workflows)))
+        return await asyncio.gather(*(execute_workflow(w, QUESTION, team, sample=n) for n, w in enumerate(workflows)))
 
     return run_virtually(batch())
 
@@ -174,7 +174,9 @@ def test_a_clients_reported_waiting_does_not_count() -> None:
             return await super().complete(worker, messages, sample=sample)
 
     async def run(deadline_s: float) -> WorkflowTrace:
-        return await execute(CHAIN, QUESTION, Team([worker(1)], Patient(), execution=Execution(deadline_s=deadline_s)))
+        return await execute_workflow(
+            CHAIN, QUESTION, Team([worker(1)], Patient(), execution=Execution(deadline_s=deadline_s))
+        )
 
     trace = run_virtually(run(61.0))
     assert (trace.status, trace.queued_s) == ("answered", pytest.approx(3000))

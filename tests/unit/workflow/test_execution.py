@@ -15,8 +15,8 @@ from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message, Sample
 from ops.core.response import Response
-from ops.workflow.execution import Previous, execute, worker_messages
-from ops.workflow.grammar import SOLVE, Step, Workflow
+from ops.workflow.execution import PreviousRound, build_worker_messages, execute_workflow
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 from tests.builders import Answering
@@ -44,11 +44,11 @@ def test_the_answer_is_that_of_the_sequential_reading(
 
     client = Tool(dawdle)
     team = Team(limited(limits), Queued(client)) if limits else Team(WORKERS, client)
-    trace = asyncio.run(execute(workflow, QUESTION, team, sample=sample))
+    trace = asyncio.run(execute_workflow(workflow, QUESTION, team, sample=sample))
     wanted = one_after_another(workflow, sample)
     assert trace.status == "answered"
     assert trace.answer == wanted[len(workflow.steps) - 1]
-    needed = workflow.needed()
+    needed = workflow.needed_steps()
     for step in trace.steps:
         assert step.status == ("ok" if step.index in needed else "pruned")
         assert step.response.text == (wanted[step.index] if step.index in needed else "")
@@ -80,7 +80,7 @@ def test_a_batch_through_the_same_queues_reads_as_one_after_another(data: st.Dat
 
     async def together() -> list[WorkflowTrace]:
         team = Team(limited(limits), Queued(Limited()))
-        return await asyncio.gather(*(execute(workflow, QUESTION, team) for workflow in batch))
+        return await asyncio.gather(*(execute_workflow(workflow, QUESTION, team) for workflow in batch))
 
     for workflow, trace in zip(batch, asyncio.run(together()), strict=True):
         assert trace.answer == one_after_another(workflow, 0)[len(workflow.steps) - 1]
@@ -112,7 +112,7 @@ def test_the_form_of_the_answer_is_asked_of_the_last_step_alone(said: str, statu
     form = {"type": "json_object"}
     workflow = Workflow((Step(0, "one"), Step(1, "two", "all")))
     team = Team(WORKERS, Answering(say), answer_parameters={"response_format": form})
-    trace = asyncio.run(execute(workflow, QUESTION, team))
+    trace = asyncio.run(execute_workflow(workflow, QUESTION, team))
     assert asked == [None, form]
     assert trace.status == status
     assert trace.answer == (said if status == "answered" else None)
@@ -122,7 +122,10 @@ def test_the_form_of_the_answer_is_asked_of_the_last_step_alone(said: str, statu
     ("step", "previous", "contents"),
     [
         pytest.param(
-            Step(0, SOLVE), None, [f"{QUESTION}\n\nSubtask: {SOLVE}"], id="a lone step, as precaching asks it"
+            Step(0, SOLVE_SUBTASK),
+            None,
+            [f"{QUESTION}\n\nSubtask: {SOLVE_SUBTASK}"],
+            id="a lone step, as precaching asks it",
         ),
         pytest.param(
             Step(2, "c", "all"),
@@ -132,24 +135,27 @@ def test_the_form_of_the_answer_is_asked_of_the_last_step_alone(said: str, statu
         ),
         pytest.param(
             Step(2, "c", "all"),
-            Previous("Solve it.", "Perhaps 41"),
+            PreviousRound("Solve it.", "Perhaps 41"),
             [f"{QUESTION}\n\nSubtask: Solve it.", "Perhaps 41", "Subtask: a", "A", "Subtask: b", "B", "Subtask: c"],
             id="with the answer of the previous round",
         ),
         pytest.param(
-            Step(2, "c"), Previous("x", "y"), [f"{QUESTION}\n\nSubtask: c"], id="without access, no previous answer"
+            Step(2, "c"),
+            PreviousRound("x", "y"),
+            [f"{QUESTION}\n\nSubtask: c"],
+            id="without access, no previous answer",
         ),
     ],
 )
-def test_messages_to_a_worker(step: Step, previous: Previous | None, contents: list[str]) -> None:
+def test_messages_to_a_worker(step: Step, previous: PreviousRound | None, contents: list[str]) -> None:
     workflow = Workflow((Step(0, "a"), Step(1, "b"), step))
-    assert worker_messages(workflow, 2, QUESTION, {0: "A", 1: "B"}, previous) == [
+    assert build_worker_messages(workflow, 2, QUESTION, {0: "A", 1: "B"}, previous) == [
         {"role": ("user", "assistant")[place % 2], "content": content} for place, content in enumerate(contents)
     ]
 
 
 def test_a_first_step_with_access_to_all_sees_the_previous_answer_alone() -> None:
-    messages = worker_messages(Workflow((Step(0, "check it", "all"),)), 0, QUESTION, {}, Previous("x", "y"))
+    messages = build_worker_messages(Workflow((Step(0, "check it", "all"),)), 0, QUESTION, {}, PreviousRound("x", "y"))
     assert [message["content"] for message in messages] == [f"{QUESTION}\n\nSubtask: x", "y", "Subtask: check it"]
 
 
@@ -211,7 +217,7 @@ def test_a_failed_step_ends_the_workflow_and_says_why(error: Exception, status: 
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_a_blank_response_fails_its_step_and_is_shown_to_no_later_one(text: str) -> None:
     client = Answering(lambda worker, _: text if worker.name == "w1" else "yes")
-    trace = asyncio.run(execute(CHAIN, QUESTION, Team(WORKERS, client)))
+    trace = asyncio.run(execute_workflow(CHAIN, QUESTION, Team(WORKERS, client)))
     assert (trace.status, trace.answer) == ("empty", None)
     assert [step.status for step in trace.steps] == ["ok", "empty", "not_run"]
     assert [name for name, *_ in client.asked] == ["w0", "w1"]
@@ -278,7 +284,7 @@ def test_calls_in_flight_are_cancelled_and_no_task_is_left(how: str) -> None:
             await asyncio.Event().wait()
 
         client = Tool(hook)
-        task = asyncio.create_task(execute(JOIN, QUESTION, Team(WORKERS, client)))
+        task = asyncio.create_task(execute_workflow(JOIN, QUESTION, Team(WORKERS, client)))
         await in_flight.wait()
         if how == "cancelled":
             task.cancel()
@@ -307,7 +313,7 @@ AGAIN, VOTE = Step(0, "Solve."), Step(1, "Vote.", "all")
 
 def samples(*steps: Step, base: int | Sample = 0) -> list[tuple[str, Sample]]:
     client = Answering("Yes.")
-    asyncio.run(execute(Workflow(steps), "Why?", Team(WORKERS, client), sample=base))
+    asyncio.run(execute_workflow(Workflow(steps), "Why?", Team(WORKERS, client), sample=base))
     return [(name, sample) for name, _, sample in client.asked]
 
 

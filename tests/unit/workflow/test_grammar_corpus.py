@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ops.workflow.grammar import Step, Workflow, parse
+from ops.workflow.grammar import Step, Workflow, parse_workflow
 from ops.workflow.literals import FormatFailure
 from ops.workflow.strategy import SHAPES
 from tests.bench.pictures import AGGREGATE
@@ -86,7 +86,7 @@ def test_reading(case: Case) -> None:
     text = TIMES.sub(lambda match: match[2] * int(match[1]), case.text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a model's backslashes must not cause warnings of Python
-        parsed = parse(text, **{"offered": 6, **case.mode})
+        parsed = parse_workflow(text, **{"offered": 6, **case.mode})
     assert parsed.workflow == case.reads, f"{case.why} Got {parsed.failure}: {parsed.detail}"
     assert parsed.failure == case.fails, f"{case.why} Got {parsed.detail}"
     assert bool(parsed.detail) == (case.fails is not None)
@@ -114,7 +114,7 @@ def test_the_page_explains_every_reason_mode_and_shape() -> None:
         assert f"`{name}`" in page or f": {name}`" in page, name
     block = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert block is not None
-    assert parse(block[1], offered=7).workflow == AGGREGATE
+    assert parse_workflow(block[1], offered=7).workflow == AGGREGATE
 
 
 # ── LaTeX in a subtask ───────────────────────────────────────────────────────
@@ -147,7 +147,7 @@ def escaped(text: str) -> str:
 
 
 def read(string: str) -> str | None:
-    workflow = parse(written(["[0]", f"[{string}]", "[[]]"]), offered=1).workflow
+    workflow = parse_workflow(written(["[0]", f"[{string}]", "[[]]"]), offered=1).workflow
     return workflow.steps[0].subtask if workflow else None
 
 
@@ -174,7 +174,7 @@ def test_a_command_stays_as_it_stands(quote: Callable[[str], str]) -> None:
 )
 def test_rendered_latex_is_parsed_back(text: str) -> None:
     workflow = Workflow.single(0, text)
-    assert parse(workflow.render(), offered=1).workflow == workflow
+    assert parse_workflow(workflow.render(), offered=1).workflow == workflow
 
 
 @pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.long)])
@@ -186,7 +186,7 @@ def test_every_training_question_of_math_is_read_as_it_is_quoted(every: int) -> 
     assert len(questions) == 7500
     for text in questions[::every]:
         workflow = Workflow.single(0, text)
-        assert parse(workflow.render(), offered=1).workflow == workflow
+        assert parse_workflow(workflow.render(), offered=1).workflow == workflow
         assert read(pasted_on_lines(text)) == text
     wrong = [text for text in questions[::every] if read(pasted(text)) != text]
     # A new line before "u" or "e" looks like \nu or \ne once it is written as an escape, and one question has a tab

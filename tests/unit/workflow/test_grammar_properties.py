@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ops.config import Prompting
-from ops.workflow.grammar import SOLVE, Step, Workflow, parse
+from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow, parse_workflow
 from ops.workflow.literals import FormatFailure
-from ops.workflow.prompt import conductor_messages, load_few_shots, recursive_messages
+from ops.workflow.prompt import build_conductor_messages, build_recursive_messages, load_few_shots
 from tests.builders import make_problem
 
 OFFERED = 7
@@ -62,7 +62,7 @@ def check_total(text: str, mode: str, recursive: bool, offered: int, most: int) 
     """Check that the result is a valid workflow within the limits or a reason in words, without any warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        parsed = parse(text, offered=offered, max_steps=most, access=mode, recursive=recursive)
+        parsed = parse_workflow(text, offered=offered, max_steps=most, access=mode, recursive=recursive)
     if parsed.workflow is None:
         assert isinstance(parsed.failure, FormatFailure)
         assert parsed.detail
@@ -118,7 +118,7 @@ def test_many_texts(check: Any, drawn: tuple[st.SearchStrategy[Any], ...], count
 @settings(max_examples=50, deadline=None)
 def test_a_rendered_workflow_reads_back_the_same(mode: str, data: st.DataObject, recursive: bool) -> None:
     workflow = data.draw(workflows(mode=mode))
-    assert parse(workflow.render(), offered=OFFERED, access=mode, recursive=recursive).workflow == workflow
+    assert parse_workflow(workflow.render(), offered=OFFERED, access=mode, recursive=recursive).workflow == workflow
 
 
 @MODES
@@ -130,40 +130,40 @@ def test_workflows_of_fifty_steps_read_back_the_same(mode: str, count: int, data
         return data.draw(st.sampled_from(["none", "all", every]))
 
     whole = Workflow(tuple(Step(index % OFFERED, f"Do part {index}.", access(index)) for index in range(count)))
-    assert parse(whole.render(), offered=OFFERED, max_steps=50, access=mode).workflow == whole
-    assert parse(whole.render(), offered=OFFERED, access=mode).workflow is None
+    assert parse_workflow(whole.render(), offered=OFFERED, max_steps=50, access=mode).workflow == whole
+    assert parse_workflow(whole.render(), offered=OFFERED, access=mode).workflow is None
 
 
 def test_the_densest_graph_of_fifty_steps_is_read() -> None:
     dense = Workflow(tuple(Step(0, "Go on.", tuple(range(index))) for index in range(50)))
-    assert parse(dense.render(), offered=1, max_steps=50, access="fine_grained").workflow == dense
+    assert parse_workflow(dense.render(), offered=1, max_steps=50, access="fine_grained").workflow == dense
 
 
 @given(workflows(), st.text(max_size=200).filter(lambda text: "=" not in text and not set("\"'[]+*") & set(text)))
 @settings(max_examples=40, deadline=None)
 def test_free_reasoning_around_the_lists_changes_nothing(workflow: Workflow, prose: str) -> None:
     text = f"{prose}\n{workflow.render()}\n{prose}"
-    assert parse(text, offered=OFFERED).workflow == workflow
+    assert parse_workflow(text, offered=OFFERED).workflow == workflow
 
 
 @given(workflows(), workflows())
 @settings(max_examples=30, deadline=None)
 def test_the_last_of_two_workflows_wins(first: Workflow, last: Workflow) -> None:
-    assert parse(f"{first.render()}\nBetter:\n{last.render()}", offered=OFFERED).workflow == last
+    assert parse_workflow(f"{first.render()}\nBetter:\n{last.render()}", offered=OFFERED).workflow == last
 
 
 @given(texts | workflows(mode="fine_grained").map(Workflow.render))
 @settings(max_examples=60, deadline=None)
 def test_the_fine_grained_mode_accepts_everything_of_the_strict_mode(text: str) -> None:
-    strict = parse(text, offered=OFFERED)
+    strict = parse_workflow(text, offered=OFFERED)
     if strict.workflow is not None:
-        assert parse(text, offered=OFFERED, access="fine_grained") == strict
+        assert parse_workflow(text, offered=OFFERED, access="fine_grained") == strict
 
 
 @given(workflows(mode="fine_grained"))
 @settings(max_examples=40, deadline=None)
 def test_the_strict_mode_refuses_exactly_the_index_lists(workflow: Workflow) -> None:
-    parsed = parse(workflow.render(), offered=OFFERED)
+    parsed = parse_workflow(workflow.render(), offered=OFFERED)
     if any(isinstance(step.access, tuple) for step in workflow.steps):
         assert parsed.failure == FormatFailure.BAD_ACCESS
     else:
@@ -177,7 +177,7 @@ def test_a_truncated_workflow_is_a_failure_unless_only_blanks_are_lost(workflow:
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
     inner = {step.subtask for step in workflow.steps}
     if not any("access_list" in subtask for subtask in inner):
-        assert parse(cut, offered=OFFERED).failure is not None
+        assert parse_workflow(cut, offered=OFFERED).failure is not None
 
 
 class Repeated(NamedTuple):
@@ -260,13 +260,13 @@ def test_a_long_malicious_text_takes_linear_time_and_hides_nothing(kind: str, le
     else:
         tail = "\x01\n"
     wanted = Workflow.single(3)
-    assert parse(text + tail + wanted.render(), offered=OFFERED).workflow == wanted
+    assert parse_workflow(text + tail + wanted.render(), offered=OFFERED).workflow == wanted
 
 
 def _seconds(text: str, refused: bool = False) -> float:
     """Return the time of a parse; with `refused`, check that it finds no workflow."""
     began = time.process_time()
-    parsed = parse(text, offered=OFFERED)
+    parsed = parse_workflow(text, offered=OFFERED)
     took = time.process_time() - began
     assert not refused or parsed.failure is not None
     return took
@@ -274,7 +274,7 @@ def _seconds(text: str, refused: bool = False) -> float:
 
 def test_ten_thousand_workflows_in_a_row_give_the_last() -> None:
     text = "\n".join(Workflow.single(index % 6).render() for index in range(10_000))
-    assert parse(text, offered=6).workflow == Workflow.single(9_999 % 6)
+    assert parse_workflow(text, offered=6).workflow == Workflow.single(9_999 % 6)
 
 
 @pytest.mark.parametrize(
@@ -296,12 +296,12 @@ def test_steps_that_no_text_can_express_are_refused(steps: list[Any], says: str)
 def test_graph_of_a_workflow() -> None:
     workflow = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", (0,)), Step(3, "d", "all"), Step(4, "e", (2,))))
     assert Step(0, "x", ()) == Step(0, "x", "none")
-    assert [workflow.visible(index) for index in range(5)] == [(), (), (0,), (0, 1, 2), (2,)]
-    assert workflow.needed() == {0, 2, 4}
+    assert [workflow.visible_steps(index) for index in range(5)] == [(), (), (0,), (0, 1, 2), (2,)]
+    assert workflow.needed_steps() == {0, 2, 4}
     backwards = Workflow((Step(0, "a"), Step(1, "b"), Step(2, "c", (1, 0))))
-    assert backwards.visible(2) == (0, 1)
-    assert Workflow(()).needed() == frozenset()
-    assert Workflow.single(2) == Workflow((Step(2, SOLVE, "none"),))
+    assert backwards.visible_steps(2) == (0, 1)
+    assert Workflow(()).needed_steps() == frozenset()
+    assert Workflow.single(2) == Workflow((Step(2, SOLVE_SUBTASK, "none"),))
 
 
 # ── the end of the model's turn ──────────────────────────────────────────────
@@ -314,8 +314,8 @@ def prompts(style: str, few_shots: str) -> list[str]:
     """Return each user message as a run-on text repeats it, in the first round and in a recursive one."""
     prompting = Prompting.model_validate({"style": style})
     shots = load_few_shots(Path(__file__).parents[3] / "data", few_shots)
-    first = conductor_messages(make_problem(), 3, prompting, shots)
-    again = recursive_messages(first, OWN.render(), "4", style=prompting.style)
+    first = build_conductor_messages(make_problem(), 3, prompting, shots)
+    again = build_recursive_messages(first, OWN.render(), "4", style=prompting.style)
     return [message["content"] for message in (*first, *again) if message["role"] == "user"]
 
 
@@ -324,13 +324,13 @@ def test_a_completion_that_continues_with_our_prompt_is_cut(few_shots: str) -> N
     [first, _, again] = prompts("full", few_shots)
     question = first[first.index("Question:\n") :]
     for text in (question, again[again.index("--- End") :], "--- Your turn ---\n"):
-        assert parse(f"{OWN.render()}\n\n{text}\n\n{INVENTED}", offered=3).workflow == OWN
-    assert parse(f"The answer is 4.\n\n{question}\n\n{INVENTED}", offered=3).workflow is None
+        assert parse_workflow(f"{OWN.render()}\n\n{text}\n\n{INVENTED}", offered=3).workflow == OWN
+    assert parse_workflow(f"The answer is 4.\n\n{question}\n\n{INVENTED}", offered=3).workflow is None
 
 
 def test_a_completion_that_continues_with_a_compact_prompt_is_cut() -> None:
     first, *_ = prompts("compact", "none")
-    assert parse(f"{OWN.render()}\n{first}\n{INVENTED}", offered=3).workflow == OWN
+    assert parse_workflow(f"{OWN.render()}\n{first}\n{INVENTED}", offered=3).workflow == OWN
 
 
 MARKS = [
@@ -345,9 +345,9 @@ MARKS = [
 @given(workflows(), workflows(), st.sampled_from(MARKS))
 @settings(max_examples=150, deadline=None)
 def test_the_own_workflow_is_read_and_the_next_one_never(own: Workflow, invented: Workflow, mark: str) -> None:
-    assert parse(f"Think.\n{own.render()}{mark}{invented.render()}", offered=OFFERED).workflow == own
+    assert parse_workflow(f"Think.\n{own.render()}{mark}{invented.render()}", offered=OFFERED).workflow == own
     if "Question" not in mark:  # a model may repeat the question before its workflow
-        assert parse(f"The answer is 4.{mark}{invented.render()}", offered=OFFERED).workflow is None
+        assert parse_workflow(f"The answer is 4.{mark}{invented.render()}", offered=OFFERED).workflow is None
 
 
 @given(workflows(), workflows(), st.text(alphabet="MSA,=[]01\n ", max_size=40))
@@ -355,5 +355,5 @@ def test_the_own_workflow_is_read_and_the_next_one_never(own: Workflow, invented
 def test_text_after_the_end_does_not_change_the_parse(own: Workflow, other: Workflow, junk: str) -> None:
     cut = own.render()[: len(own.render()) * 2 // 3]
     for text in (own.render(), cut, "no plan"):
-        whole = parse(text + "\n", offered=OFFERED)
-        assert parse(f"{text}\n<|im_end|>{junk}{other.render()}", offered=OFFERED).workflow == whole.workflow
+        whole = parse_workflow(text + "\n", offered=OFFERED)
+        assert parse_workflow(f"{text}\n<|im_end|>{junk}{other.render()}", offered=OFFERED).workflow == whole.workflow

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ops.conductor.policy import chat_text
+from ops.conductor.policy import render_chat
 from ops.config import Prompting, RoundLimits, Worker
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.precaching.precache import build_solo_messages
-from ops.workflow.controls import KNOWN, controls_of, plain, plain_messages
-from ops.workflow.execution import execute
+from ops.workflow.controls import KNOWN_CONTROL_TOKENS, control_token_pattern, escape_control_tokens, escape_messages
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import Question, play
-from ops.workflow.prompt import FewShot, recursive_messages
+from ops.workflow.play import Question, answer_questions
+from ops.workflow.prompt import FewShot, build_recursive_messages
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 from tests.builders import Answering, make_problem
@@ -56,7 +56,7 @@ def first_says(text: str) -> Answering:
 def run(text: str) -> tuple[WorkflowTrace, dict[str, list[Message]]]:
     """Return the trace, and the messages to each worker by its name and subtask."""
     client = first_says(text)
-    trace = asyncio.run(execute(WORKFLOW, "What is it?", Team(OFFERED, client)))
+    trace = asyncio.run(execute_workflow(WORKFLOW, "What is it?", Team(OFFERED, client)))
     return trace, {f"{name}: {chat[-1]['content'].rpartition('Subtask: ')[2]}": chat for name, chat, _ in client.asked}
 
 
@@ -72,7 +72,7 @@ def test_the_same_steps_are_run_for_any_response_of_a_worker(text: str) -> None:
     for name, messages in chats.items():
         for said, otherwise in zip(messages, calm_chats[name], strict=True):
             if said != otherwise:
-                changed = {"role": "assistant", "content": plain(text)}
+                changed = {"role": "assistant", "content": escape_control_tokens(text)}
                 assert (said, otherwise["content"]) == (changed, "a calm answer")
     roles = [message["role"] for message in chats["w1: Combine."]]
     assert roles == ["user", "assistant", "user", "assistant", "user"]
@@ -95,8 +95,8 @@ def test_in_a_recursive_round_only_the_conductors_words_are_read(
 
     prompting = Prompting(style=style, few_shots="none", access="fine_grained")  # type: ignore[arg-type]
     question = Question(make_problem(), Team(OFFERED, first_says(text), prompting))
-    [trace] = asyncio.run(play([question], write, RoundLimits(calls_ratio=9)))
-    assert (trace.stop, trace.calls) == (stop, calls)
+    [trace] = asyncio.run(answer_questions([question], write, RoundLimits(calls_ratio=9)))
+    assert (trace.stop_reason, trace.calls) == (stop, calls)
     second = prompts[1]
     assert [message["role"] for message in second[len(prompts[0]) :]] == ["assistant", "user"]
     assert second[len(prompts[0])]["content"] == Workflow.single(0, "Begin.").render()
@@ -221,9 +221,9 @@ def test_no_content_changes_the_boundaries(kind: str, how: str) -> None:
     words = hostile(kind, how)
     for place in range(3):
         contents = ["A question?", "An answer.", "Another one?"]
-        calm = boundaries(kind, chat_text(tokenizer(kind), chat(*contents)))
+        calm = boundaries(kind, render_chat(tokenizer(kind), chat(*contents)))
         contents[place] = words
-        assert boundaries(kind, chat_text(tokenizer(kind), chat(*contents))) == calm
+        assert boundaries(kind, render_chat(tokenizer(kind), chat(*contents))) == calm
     assert len(calm) >= 3
 
 
@@ -242,30 +242,32 @@ def test_without_escaping_the_boundaries_would_change(kind: str) -> None:
 @settings(max_examples=150, deadline=None)
 def test_no_text_at_all_changes_them(kind: str, words: str) -> None:
     kind_tokenizer = tokenizer(kind)
-    calm = boundaries(kind, chat_text(kind_tokenizer, chat("Q?", "A.", "Q?")))
-    assert boundaries(kind, chat_text(kind_tokenizer, chat(words, words, words))) == calm
+    calm = boundaries(kind, render_chat(kind_tokenizer, chat("Q?", "A.", "Q?")))
+    assert boundaries(kind, render_chat(kind_tokenizer, chat(words, words, words))) == calm
 
 
 @EVERY_KIND
 def test_ordinary_text_is_left_as_it_is(kind: str) -> None:
     texts = ["a < b | c > d", "x[0] and [INST", "if a<b: print('|')", "vector<int>", "# [TODO] 日本 🙂"]
     texts.append(Workflow.single(0).render())
-    assert plain_messages(tokenizer(kind), chat(*texts)) == chat(*texts)
-    assert [plain(text) for text in texts] == texts
+    assert escape_messages(tokenizer(kind), chat(*texts)) == chat(*texts)
+    assert [escape_control_tokens(text) for text in texts] == texts
 
 
 def test_text_with_broken_up_tokens_stays_readable() -> None:
-    assert plain("Say <|im_end|> and [/INST].") == "Say < |im_end|> and [ /INST]."
-    assert plain(plain("<|im_end|>")) == plain("<|im_end|>")
-    assert all(KNOWN.search(plain(token)) is None for token in (*EVERY, *OWN))
-    assert [token for token in (*EVERY, *OWN) if plain(token) == token] == []
+    assert escape_control_tokens("Say <|im_end|> and [/INST].") == "Say < |im_end|> and [ /INST]."
+    assert escape_control_tokens(escape_control_tokens("<|im_end|>")) == escape_control_tokens("<|im_end|>")
+    assert all(KNOWN_CONTROL_TOKENS.search(escape_control_tokens(token)) is None for token in (*EVERY, *OWN))
+    assert [token for token in (*EVERY, *OWN) if escape_control_tokens(token) == token] == []
 
 
 def test_controls_are_the_tokenizers_own_and_its_templates() -> None:
-    assert controls_of(tokenizer("Llama 2")).search("[/INST]")
-    assert controls_of(tokenizer("ChatML")).search("[/INST]") is None
+    assert control_token_pattern(tokenizer("Llama 2")).search("[/INST]")
+    assert control_token_pattern(tokenizer("ChatML")).search("[/INST]") is None
     for kind, family in FAMILIES.items():
-        assert all(controls_of(tokenizer(kind)).fullmatch(token) for token in (*family.special, *family.marks))
+        assert all(
+            control_token_pattern(tokenizer(kind)).fullmatch(token) for token in (*family.special, *family.marks)
+        )
 
 
 # ── the chats that are really sent ───────────────────────────────────────────
@@ -288,12 +290,14 @@ def test_the_conductors_chats_fit_every_template(kind: str, style: str) -> None:
     workers = [Worker(name=name, model="local/x") for name in "abc"]
     team = Team(workers, prompting=Prompting.model_validate({"style": style}), few_shots=[SHOT])
     for build in (
-        lambda words: team.messages(problem(words)),
-        lambda words: recursive_messages(team.messages(problem(words)), words, words, style=team.prompting.style),
+        lambda words: team.build_messages(problem(words)),
+        lambda words: build_recursive_messages(
+            team.build_messages(problem(words)), words, words, style=team.prompting.style
+        ),
     ):
         calm, attack = build("A question?"), build(WORDS)
         assert [m["role"] for m in calm] == [m["role"] for m in attack]
-        before, after = (boundaries(kind, chat_text(tokenizer(kind), chat)) for chat in (calm, attack))
+        before, after = (boundaries(kind, render_chat(tokenizer(kind), chat)) for chat in (calm, attack))
         assert before == after
 
 
@@ -304,7 +308,7 @@ def test_messages_to_workers_keep_their_boundaries_on_a_careless_server(kind: st
     def chats(words: str) -> list[list[Message]]:
         mouth, offered = Answering(words), [Worker(name="w", model="local/w")]
         workflow = Workflow((Step(0, words), Step(0, "Go on.", "all"), Step(0, words, "all")))
-        asyncio.run(execute(workflow, words, Team(offered, mouth)))
+        asyncio.run(execute_workflow(workflow, words, Team(offered, mouth)))
         return [*(chat for _, chat, _ in mouth.asked), build_solo_messages(problem(words))]
 
     render = tokenizer(kind).apply_chat_template

@@ -19,7 +19,7 @@ from ops.core.messages import Message
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.store import cache_key
-from ops.workflow.execution import Previous, carried, execute, messages_of
+from ops.workflow.execution import PreviousRound, execute_workflow, rebuild_messages, truncate_middle
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
@@ -39,7 +39,7 @@ def test_at_the_deadline_calls_in_flight_are_cancelled_and_the_trace_says_so() -
 
     async def scenario() -> tuple[WorkflowTrace, int]:
         team = Team(WORKERS, client, execution=Execution(deadline_s=0.05))
-        return await execute(SIDE_BY_SIDE, QUESTION, team), len(asyncio.all_tasks())
+        return await execute_workflow(SIDE_BY_SIDE, QUESTION, team), len(asyncio.all_tasks())
 
     client = Tool(hook)
     trace, tasks = asyncio.run(scenario())
@@ -76,11 +76,11 @@ def tokens(text: str) -> int:
 @given(st.text(max_size=400), st.integers(16, 60))
 @settings(max_examples=150, deadline=None)
 def test_both_ends_are_kept_and_the_mark_is_true(text: str, limit: int) -> None:
-    result, total = carried(text, limit), tokens(text)
+    result, total = truncate_middle(text, limit), tokens(text)
     if total <= limit:
         assert result == (text, 0)
         return
-    assert result.cut == total - limit
+    assert result.omitted_tokens == total - limit
     head, mark, tail = re.split(r"\n\[… (cut: \d+ of \d+ tokens shown)\]\n", result.text, maxsplit=1)
     assert mark == f"cut: {limit} of {total} tokens shown"
     assert text.startswith(head)
@@ -88,28 +88,28 @@ def test_both_ends_are_kept_and_the_mark_is_true(text: str, limit: int) -> None:
 
 
 def test_without_a_limit_or_within_it_nothing_is_cut() -> None:
-    assert carried(LONG, None) == (LONG, 0)
-    assert carried("short", 16) == ("short", 0)
+    assert truncate_middle(LONG, None) == (LONG, 0)
+    assert truncate_middle("short", 16) == ("short", 0)
 
 
 def test_characters_are_not_cut_in_two() -> None:
-    result = carried("日本語のテキスト" * 100, 17)
+    result = truncate_middle("日本語のテキスト" * 100, 17)
     assert "\ufffd" not in result.text
-    assert result.cut > 0
+    assert result.omitted_tokens > 0
 
 
 def test_control_tokens_are_counted_as_the_text_that_they_are() -> None:
-    assert carried("<|endoftext|>" * 40, 16).cut > 0
+    assert truncate_middle("<|endoftext|>" * 40, 16).omitted_tokens > 0
 
 
 @pytest.mark.parametrize("limit", [None, 40])
-@pytest.mark.parametrize("previous", [None, Previous("before", "so " * 300)])
-def test_messages_can_be_made_again_from_the_trace(limit: int | None, previous: Previous | None) -> None:
+@pytest.mark.parametrize("previous", [None, PreviousRound("before", "so " * 300)])
+def test_messages_can_be_made_again_from_the_trace(limit: int | None, previous: PreviousRound | None) -> None:
     """A long response is cut for later steps, and kept whole in the trace."""
     client = Answering(LONG)
     team = Team(WORKERS, client, execution=Execution(carried_tokens=limit))
-    trace = asyncio.run(execute(CHAIN, QUESTION, team, previous=previous))
-    assert [messages_of(trace, index) for index in range(3)] == [messages for _, messages, _ in client.asked]
+    trace = asyncio.run(execute_workflow(CHAIN, QUESTION, team, previous=previous))
+    assert [rebuild_messages(trace, index) for index in range(3)] == [messages for _, messages, _ in client.asked]
     assert [step.response.text for step in trace.steps] == [LONG] * 3
     assert trace.answer == LONG
     shown = client.asked[2][1][-2]["content"]  # the second step's response
@@ -137,7 +137,7 @@ def test_steps_record_their_times() -> None:
     trace = run(workflow, Tool(lambda _: asyncio.sleep(0.03)))
     a, b, c, d = trace.steps
     assert (a.status, b.status) == ("ok", "ok")
-    assert before <= trace.began <= time.time()
+    assert before <= trace.started_at <= time.time()
     assert 0 <= a.started_s < b.ended_s
     assert 0 <= b.started_s < a.ended_s  # at the same time
     assert max(a.ended_s, b.ended_s) <= c.started_s < c.ended_s <= d.started_s < d.ended_s
@@ -158,7 +158,7 @@ def test_hundreds_of_workflows_at_once_leave_nothing_behind() -> None:
 
     async def rounds(count: int) -> None:
         for _ in range(count):
-            runs = (execute(SIDE_BY_SIDE, f"{QUESTION} {n}", team) for n in range(300))
+            runs = (execute_workflow(SIDE_BY_SIDE, f"{QUESTION} {n}", team) for n in range(300))
             await asyncio.gather(*runs)
 
     async def scenario() -> tuple[int, int, int]:

@@ -16,9 +16,9 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import CallBudget, Question, play
+from ops.workflow.play import CallBudget, Question, answer_questions
 from ops.workflow.team import Team
-from ops.workflow.trace import Trace
+from ops.workflow.trace import QuestionTrace
 from tests.builders import Answering, make_problem
 
 OFFERED = [Worker(name=name, model=f"local/{name}") for name in ("zero", "one", "down", "refusing")]
@@ -67,11 +67,13 @@ class Script:
 
 def run(
     *texts: str | Workflow, client: Any = None, prompting: Prompting = PROMPTING, team: Any = None, **limits: Any
-) -> tuple[Trace, Script, Any]:
+) -> tuple[QuestionTrace, Script, Any]:
     """Play one question with these texts of the Conductor; `team` has further settings of the team."""
     script, client = Script(*texts), client or Tool()
     question = Question(problem(), Team(OFFERED, client, prompting, **team or {}))
-    [trace] = asyncio.run(play([question], script, RoundLimits(**{"rounds": 5, "calls_ratio": 9.0} | limits)))
+    [trace] = asyncio.run(
+        answer_questions([question], script, RoundLimits(**{"rounds": 5, "calls_ratio": 9.0} | limits))
+    )
     return trace, script, client
 
 
@@ -98,16 +100,16 @@ def run(
 )
 def test_rounds_end_for_a_named_reason(texts, limits, stop, answer, calls) -> None:
     trace, script, tool = run(*texts, **limits)
-    assert (trace.stop, trace.answer, trace.calls) == (stop, answer, calls)
+    assert (trace.stop_reason, trace.answer, trace.calls) == (stop, answer, calls)
     assert len(tool.chats) == calls
     assert len(script.prompts) == len(texts) == len(trace.rounds)
-    assert trace.unscorable == (stop == "unreachable")
+    assert trace.is_unscorable == (stop == "unreachable")
 
 
 def test_steps_that_are_not_run_do_not_count_against_the_budget() -> None:
     pruned = Workflow((Step(0, "Idle."), Step(0, "Idle too."), Step(1, "Alone.")))
     trace, _, _ = run(FIRST, pruned, KEEP, calls_ratio=2.0)
-    assert (trace.stop, trace.calls) == ("kept", 2)
+    assert (trace.stop_reason, trace.calls) == ("kept", 2)
 
 
 def test_a_deadline_in_a_round_is_reported() -> None:
@@ -120,7 +122,7 @@ def test_a_deadline_in_a_round_is_reported() -> None:
             return await super().complete(worker, messages, sample=sample)
 
     trace, *_ = run(FIRST, SECOND, client=Slow(), team={"execution": Execution(deadline_s=0.05)})
-    assert (trace.stop, trace.answer, trace.unscorable) == ("timed_out", "zero #1", True)
+    assert (trace.stop_reason, trace.answer, trace.is_unscorable) == ("timed_out", "zero #1", True)
 
 
 def test_a_recursive_prompt_shows_what_was_written_and_what_came_of_it() -> None:
@@ -159,8 +161,8 @@ def test_a_batch_is_written_round_by_round_and_keeps_its_order() -> None:
         return [written(KEEP if "What is a?" in prompt[0]["content"] else SECOND) for prompt in prompts]
 
     team = Team(OFFERED, Tool(), PROMPTING)
-    traces = asyncio.run(play([Question(each, team) for each in problems], write, RoundLimits(rounds=2)))
-    assert [trace.stop for trace in traces] == ["kept", "invalid", "loop"]
+    traces = asyncio.run(answer_questions([Question(each, team) for each in problems], write, RoundLimits(rounds=2)))
+    assert [trace.stop_reason for trace in traces] == ["kept", "invalid", "loop"]
     assert rounds == [3, 2, 1]
 
 
@@ -183,7 +185,7 @@ def test_a_spent_budget_reaches_the_caller_after_the_calls_in_flight() -> None:
     tool = Poor()
     team = Team(OFFERED, tool, PROMPTING)
     with pytest.raises(OverBudget):
-        asyncio.run(play([Question(problem(name), team) for name in "ab"], write, RoundLimits()))
+        asyncio.run(answer_questions([Question(problem(name), team) for name in "ab"], write, RoundLimits()))
     assert tool.ended == 1
 
 
@@ -204,12 +206,12 @@ def test_workers_cards_are_in_the_prompt_of_every_round() -> None:
     prompting = PROMPTING.model_copy(update={"cards": True})
     _, script, _ = run(FIRST, SECOND, KEEP, prompting=prompting, team={"cards": cards})
     assert len(script.prompts) == 3
-    assert all(cards[0].short() in prompt[0]["content"] for prompt in script.prompts)
+    assert all(cards[0].describe_briefly() in prompt[0]["content"] for prompt in script.prompts)
 
 
 def together(
     texts: dict[str, list[Workflow]], limits: RoundLimits, budget: CallBudget | None = None, **more: Any
-) -> dict[str, Trace]:
+) -> dict[str, QuestionTrace]:
     """Return problem → its rounds, with all problems in one set; each has its own prepared texts, in order."""
     left = {name: list(own) for name, own in texts.items()}
 
@@ -219,24 +221,24 @@ def together(
 
     team = Team(OFFERED, Tool(), PROMPTING)
     questions = [Question(problem(name), team) for name in texts]
-    return dict(zip(texts, asyncio.run(play(questions, write, limits, budget=budget, **more)), strict=True))
+    return dict(zip(texts, asyncio.run(answer_questions(questions, write, limits, budget=budget, **more)), strict=True))
 
 
 def test_the_calls_of_a_set_of_questions_are_bounded_in_total() -> None:
     limits = RoundLimits(rounds=1, calls_ratio=2.0)
     wide = Workflow((Step(0, "One."), Step(1, "Two.", "all"), Step(0, "Three.", "all")))
     alone = together({"a": [FIRST, wide]}, limits)
-    assert alone["a"].stop == "budget" and alone["a"].calls == 1
+    assert alone["a"].stop_reason == "budget" and alone["a"].calls == 1
     # Two other problems keep their answers, and leave it the calls that they do not make.
     keep = [FIRST, KEEP]
     made = together({"a": [FIRST, wide], "b": keep, "c": keep}, limits)
-    assert {name: rounds.stop for name, rounds in made.items()} == {"a": "cap", "b": "kept", "c": "kept"}
+    assert {name: rounds.stop_reason for name, rounds in made.items()} == {"a": "cap", "b": "kept", "c": "kept"}
     assert sum(rounds.calls for rounds in made.values()) == 6 == 2 * 3
 
 
 def test_with_too_few_calls_the_same_questions_continue_each_time() -> None:
     texts = {name: [FIRST, THIRD] for name in "abcdef"}
-    ends = [[trace.stop for trace in together(texts, RoundLimits()).values()] for _ in range(2)]
+    ends = [[trace.stop_reason for trace in together(texts, RoundLimits()).values()] for _ in range(2)]
     assert ends[0] == ends[1]
     assert sorted(ends[0]) == ["budget"] * 3 + ["cap"] * 3  # six calls are left, and each problem would make two
     assert sum(trace.calls for trace in together(texts, RoundLimits()).values()) == 12
@@ -245,14 +247,14 @@ def test_with_too_few_calls_the_same_questions_continue_each_time() -> None:
 def test_sets_can_share_a_budget() -> None:
     budget, limits = CallBudget(2.0), RoundLimits()
     together({"a": [FIRST, KEEP]}, limits, budget)
-    assert together({"b": [FIRST, THIRD]}, limits, budget)["b"].stop == "cap"
-    assert together({"c": [FIRST, THIRD]}, limits, budget)["c"].stop == "budget"
+    assert together({"b": [FIRST, THIRD]}, limits, budget)["b"].stop_reason == "cap"
+    assert together({"c": [FIRST, THIRD]}, limits, budget)["c"].stop_reason == "budget"
 
 
 def test_a_prompt_without_room_for_a_completion_leaves_the_answer() -> None:
     texts = {name: [FIRST, SECOND] for name in "ab"}
-    made = together(texts, RoundLimits(), fits=lambda prompt: "What is a?" not in prompt[0]["content"])
-    assert {name: rounds.stop for name, rounds in made.items()} == {"a": "no_room", "b": "cap"}
+    made = together(texts, RoundLimits(), has_room=lambda prompt: "What is a?" not in prompt[0]["content"])
+    assert {name: rounds.stop_reason for name, rounds in made.items()} == {"a": "no_room", "b": "cap"}
     assert made["a"].answer is not None and made["a"].calls == 1
 
 
@@ -260,9 +262,9 @@ def test_the_row_of_all_rounds_is_of_the_answer_that_stands_with_everything_that
     trace, _, _ = run(FIRST, THIRD, KEEP)
     assert (trace.calls, trace.tokens, trace.cost_usd, trace.latency_s) == (3, 45, 0.75, 6.0)
     assert [round_.trace is not None for round_ in trace.rounds] == [True, True, False]
-    row = trace.as_row()
+    row = trace.to_row()
     assert (row["workflow"], row["status"], row["stop"]) == (THIRD.render(), "answered", "kept")
     assert (row["calls"], row["cost_usd"], row["latency_s"], len(row["rounds"])) == (3, 0.75, 6.0, 2)
     assert trace.workflow == THIRD and trace.status == "answered" and trace.error == ""
     failed, _, _ = run(FIRST, Workflow.single(3))
-    assert (failed.workflow, failed.status, failed.as_row()["answer"]) == (FIRST, "answered", "zero #1")
+    assert (failed.workflow, failed.status, failed.to_row()["answer"]) == (FIRST, "answered", "zero #1")

@@ -14,18 +14,18 @@ import yaml
 from ops.config import Pool, Prompting, Worker
 from ops.core.errors import ConfigError, DataError
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.grammar import SOLVE, parse
+from ops.workflow.grammar import SOLVE_SUBTASK, parse_workflow
 from ops.workflow.literals import FormatFailure
 from ops.workflow.prompt import (
     FewShot,
     PromptTooLongError,
-    check_length,
-    conductor_messages,
+    assign_ordinals,
+    build_conductor_messages,
+    build_recursive_messages,
+    check_prompt_length,
     load_few_shots,
-    offer,
-    recursive_messages,
 )
-from ops.workflow.strategy import shape
+from ops.workflow.strategy import classify_shape
 from ops.workflow.team import Team
 from tests.builders import make_problem
 
@@ -41,7 +41,7 @@ POOL = Pool(name="p", workers=tuple(Worker(name=f"worker-{x}", model=f"openai/mo
 
 
 def full(**settings: object) -> str:
-    [message] = conductor_messages(CHOICE, 6, Prompting.model_validate(settings), SHOTS["out_of_distribution"])
+    [message] = build_conductor_messages(CHOICE, 6, Prompting.model_validate(settings), SHOTS["out_of_distribution"])
     assert message["role"] == "user"
     return message["content"]
 
@@ -49,14 +49,14 @@ def full(**settings: object) -> str:
 def test_compact_shows_the_question_and_the_ordinals_only() -> None:
     prompting = Prompting(style="compact", few_shots="none")
     content = "Which metal is liquid at 20 °C?\nChoices: 2\nModels: 0 1 2 3 4 5"
-    assert conductor_messages(CHOICE, 6, prompting, ()) == [{"role": "user", "content": content}]
+    assert build_conductor_messages(CHOICE, 6, prompting, ()) == [{"role": "user", "content": content}]
 
 
 def test_compact_shows_examples_as_past_turns_in_the_exact_form() -> None:
     shots = SHOTS["mixed"]
-    messages = conductor_messages(CHOICE, 3, Prompting(style="compact"), shots)
+    messages = build_conductor_messages(CHOICE, 3, Prompting(style="compact"), shots)
     assert [message["role"] for message in messages] == ["user", "assistant"] * len(shots) + ["user"]
-    assert messages[1]["content"] == shots[0].on_offer(3).workflow.render()
+    assert messages[1]["content"] == shots[0].renumber_for(3).workflow.render()
     assert messages[0]["content"].endswith("\nModels: 0 1 2")
     assert messages[-1]["content"].endswith("\nModels: 0 1 2")
 
@@ -70,7 +70,7 @@ def test_full_explains_shows_examples_and_asks() -> None:
     assert '["all"]' in text
     for shot in SHOTS["out_of_distribution"]:
         assert shot.question in text
-        assert shot.on_offer(6).workflow.render() in text
+        assert shot.renumber_for(6).workflow.render() in text
     assert not any(name in text for name in ("worker-a", "openai", "gpt", "Claude", "Gemini", "Qwen"))
 
 
@@ -78,14 +78,14 @@ def test_the_full_prompt_states_the_mode_and_the_limit() -> None:
     assert "[0, 2]" not in full(access="binary")
     assert "[0, 2]" in full(access="fine_grained")
     assert "at most 3 steps" in full(max_steps=3)
-    assert "--- Example" not in conductor_messages(CHOICE, 6, Prompting(), ())[0]["content"]
+    assert "--- Example" not in build_conductor_messages(CHOICE, 6, Prompting(), ())[0]["content"]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5])
 def test_no_example_exceeds_the_stated_limit(most: int) -> None:
     text = full(max_steps=most)
     for block in blocks(text):
-        parsed = parse(block, offered=6, max_steps=most)
+        parsed = parse_workflow(block, offered=6, max_steps=most)
         assert parsed.workflow is not None, parsed.detail
 
 
@@ -102,9 +102,9 @@ def blocks(text: str) -> list[str]:
 def test_every_workflow_that_is_shown_can_be_run_on_the_pool_on_offer(
     shots: tuple[FewShot, ...], offered: int, style: str
 ) -> None:
-    messages = conductor_messages(CHOICE, offered, Prompting.model_validate({"style": style}), shots)
+    messages = build_conductor_messages(CHOICE, offered, Prompting.model_validate({"style": style}), shots)
     text = "\n\n".join(message["content"] for message in messages)
-    shown = [parse(block, offered=offered) for block in blocks(text)]
+    shown = [parse_workflow(block, offered=offered) for block in blocks(text)]
     assert [parsed.failure for parsed in shown] == [None] * len(shown)
     assert len(shown) >= len(shots)
     offers = re.findall(r"^Model(?:s on offer|s): (.*)$", text, re.MULTILINE)
@@ -116,9 +116,9 @@ def test_every_workflow_that_is_shown_can_be_run_on_the_pool_on_offer(
 def test_an_example_keeps_its_models_apart_while_the_pool_allows(shots: tuple[FewShot, ...]) -> None:
     for shot in shots:
         wanted = [step.worker for step in shot.steps]
-        assert shot.on_offer(7) == shot
+        assert shot.renumber_for(7) == shot
         for offered in range(1, 10):
-            ordinals = [step.worker for step in shot.on_offer(offered).steps]
+            ordinals = [step.worker for step in shot.renumber_for(offered).steps]
             assert len(set(ordinals)) == min(len(set(wanted)), offered)
             renamed = dict(zip(wanted, ordinals, strict=True))
             assert [renamed[worker] for worker in wanted] == ordinals  # one model stays one
@@ -139,16 +139,20 @@ EVERY_ACCESS = pytest.mark.parametrize("access", ["binary", "fine_grained"])
 @pytest.mark.parametrize("shots", [*SHOTS.values(), ()], ids=[*SETS, "none"])
 @EVERY_ACCESS
 def test_no_shown_text_names_a_strategy(shots: tuple[FewShot, ...], access: str) -> None:
-    [message] = conductor_messages(CHOICE, 5, Prompting.model_validate({"access": access}), shots)
+    [message] = build_conductor_messages(CHOICE, 5, Prompting.model_validate({"access": access}), shots)
     assert not STRATEGIES.findall(message["content"])
-    shapes = {shape(parsed) for block in blocks(message["content"]) if (parsed := parse(block, offered=5).workflow)}
+    shapes = {
+        classify_shape(parsed)
+        for block in blocks(message["content"])
+        if (parsed := parse_workflow(block, offered=5).workflow)
+    }
     assert shapes <= {"single", "chain", "aggregate"}  # graphs of partial tasks, none named by wording
     assert len(shapes) == 3 or not shots
 
 
 @EVERY_ACCESS
 def test_the_form_is_three_lists_and_no_entry_is_shown_as_an_assignment(access: str) -> None:
-    text = conductor_messages(CHOICE, 3, Prompting.model_validate({"access": access}), ())[0]["content"]
+    text = build_conductor_messages(CHOICE, 3, Prompting.model_validate({"access": access}), ())[0]["content"]
     assert len(blocks(text)) == 1
     assert not re.search(r"\b(?:model_id|subtasks|access_list)\W{0,3}:", text)
     assert len(re.findall(r"\b(?:model_id|subtasks|access_list)\s*=", text)) == 3
@@ -159,12 +163,12 @@ def test_the_form_is_three_lists_and_no_entry_is_shown_as_an_assignment(access: 
 def test_examples_parse_and_vary(shots: tuple[FewShot, ...]) -> None:
     assert len(shots) >= 4
     for shot in shots:
-        assert parse(shot.workflow.render(), offered=7).workflow == shot.workflow
-        assert parse(shot.reasoning, offered=7).failure == FormatFailure.NO_ASSIGNMENT
+        assert parse_workflow(shot.workflow.render(), offered=7).workflow == shot.workflow
+        assert parse_workflow(shot.reasoning, offered=7).failure == FormatFailure.NO_ASSIGNMENT
         assert "Model " not in shot.reasoning
     assert len({len(shot.steps) for shot in shots}) >= 3
     assert len({step.worker for shot in shots for step in shot.steps}) >= 5
-    assert len({shape(shot.workflow) for shot in shots}) >= 3
+    assert len({classify_shape(shot.workflow) for shot in shots}) >= 3
 
 
 def test_the_sets_are_what_their_names_say() -> None:
@@ -212,21 +216,27 @@ def test_a_missing_example_file_names_those_that_exist() -> None:
 
 
 def test_offer_keeps_or_shuffles_the_pool() -> None:
-    assert offer(POOL, None) == POOL.workers
-    orders = {tuple(worker.name for worker in offer(POOL, seed)) for seed in range(20)}
+    assert assign_ordinals(POOL, None) == POOL.workers
+    orders = {tuple(worker.name for worker in assign_ordinals(POOL, seed)) for seed in range(20)}
     assert len(orders) > 10
     assert all(sorted(order) == sorted(POOL.names) for order in orders)
-    assert offer(POOL, 3) == offer(POOL, 3)
+    assert assign_ordinals(POOL, 3) == assign_ordinals(POOL, 3)
 
 
 def test_offer_takes_any_part_of_the_pool() -> None:
-    assert [worker.name for worker in offer(POOL, None, only=["worker-e", "worker-b"])] == ["worker-b", "worker-e"]
-    orders = {tuple(w.name for w in offer(POOL, seed, only=["worker-e", "worker-b", "worker-c"])) for seed in range(30)}
+    assert [worker.name for worker in assign_ordinals(POOL, None, only=["worker-e", "worker-b"])] == [
+        "worker-b",
+        "worker-e",
+    ]
+    orders = {
+        tuple(w.name for w in assign_ordinals(POOL, seed, only=["worker-e", "worker-b", "worker-c"]))
+        for seed in range(30)
+    }
     assert len(orders) == 6
     with pytest.raises(KeyError, match="worker-z"):
-        offer(POOL, None, only=["worker-z"])
+        assign_ordinals(POOL, None, only=["worker-z"])
     with pytest.raises(ValueError, match="no worker"):
-        offer(POOL, 1, only=[])
+        assign_ordinals(POOL, 1, only=[])
 
 
 CARDS = (
@@ -238,19 +248,19 @@ CARDS = (
 @EVERY_STYLE
 def test_cards_stand_beside_their_ordinals(style: str) -> None:
     prompting = Prompting.model_validate({"style": style, "cards": True})
-    text = conductor_messages(CHOICE, 2, prompting, (), cards=CARDS)[-1]["content"]
+    text = build_conductor_messages(CHOICE, 2, prompting, (), cards=CARDS)[-1]["content"]
     if style == "full":
         assert "Model 0: mathematics 71 %, programming 5 %; $0.0021 a call\n" in text
         assert "Model 1: mathematics 20 %, programming 90 %; $0 a call" in text
     else:
         assert text.endswith("Models: 0 1\n0: math 71 code 5 $0.0021\n1: math 20 code 90 $0")
-    assert WorkerCard(accuracy={"math": 1.0}, cost_usd=2.751e-06).short() == "math 100 $0.0000028"
-    other = conductor_messages(CHOICE, 2, prompting, (), cards=CARDS[::-1])[-1]["content"]
+    assert WorkerCard(accuracy={"math": 1.0}, cost_usd=2.751e-06).describe_briefly() == "math 100 $0.0000028"
+    other = build_conductor_messages(CHOICE, 2, prompting, (), cards=CARDS[::-1])[-1]["content"]
     assert other != text
-    without = conductor_messages(CHOICE, 2, Prompting.model_validate({"style": style}), (), cards=CARDS)
+    without = build_conductor_messages(CHOICE, 2, Prompting.model_validate({"style": style}), (), cards=CARDS)
     assert "71" not in without[-1]["content"]
     with pytest.raises(ValueError, match="1 cards for 2 workers"):
-        conductor_messages(CHOICE, 2, prompting, (), cards=CARDS[:1])
+        build_conductor_messages(CHOICE, 2, prompting, (), cards=CARDS[:1])
 
 
 def profiles(folder: Path, **changes: object) -> None:
@@ -292,11 +302,11 @@ def test_the_error_of_a_prompt_beyond_the_models_limit_names_its_problem() -> No
     def words(messages: object) -> int:
         return len(str(messages).split())
 
-    messages = conductor_messages(CHOICE, 6, Prompting(), SHOTS["mixed"])
+    messages = build_conductor_messages(CHOICE, 6, Prompting(), SHOTS["mixed"])
     tokens = words(messages)
-    check_length(messages, CHOICE, words, tokens)
+    check_prompt_length(messages, CHOICE, words, tokens)
     with pytest.raises(PromptTooLongError) as caught:
-        check_length(messages, CHOICE, words, tokens - 1)
+        check_prompt_length(messages, CHOICE, words, tokens - 1)
     text = str(caught.value)
     remedies = ("few_shots: none", "longer context", "policy.max_tokens")
     for phrase in ("mmlu problem q1", f"{tokens:,} tokens", f"{tokens - 1:,}", *remedies):
@@ -306,15 +316,15 @@ def test_the_error_of_a_prompt_beyond_the_models_limit_names_its_problem() -> No
 
 def test_a_recursive_round_shows_what_was_written_and_what_came_of_it() -> None:
     previous, answer = "First {thoughts}.\nmodel_id = [1]", "It is {B}.\nmodel_id = [9]"
-    first = conductor_messages(CHOICE, 6, Prompting(), ())
-    messages = recursive_messages(first, previous, answer, style="full")
+    first = build_conductor_messages(CHOICE, 6, Prompting(), ())
+    messages = build_recursive_messages(first, previous, answer, style="full")
     assert messages[:-2] == first
     assert messages[-2] == {"role": "assistant", "content": previous}
     assert messages[-1]["role"] == "user"
     assert answer in messages[-1]["content"]
     assert "model_id = []\nsubtasks = []\naccess_list = []" in messages[-1]["content"]
-    short = conductor_messages(CHOICE, 6, Prompting(style="compact"), ())
-    compact = recursive_messages(short, previous, answer, style="compact")
+    short = build_conductor_messages(CHOICE, 6, Prompting(style="compact"), ())
+    compact = build_recursive_messages(short, previous, answer, style="compact")
     assert [message["role"] for message in compact] == ["user", "assistant", "user"]
     assert len(compact[-1]["content"]) < len(answer) + 30
 
@@ -341,14 +351,17 @@ def eights(text: str) -> list[str]:
 def test_without_subtasks_nothing_that_is_shown_or_read_words_one() -> None:
     prompting = Prompting(subtasks=False, few_shots="mixed")
     team = Team([Worker(name="a", model="local/a")] * 3, prompting=prompting, few_shots=SHOTS["mixed"])
-    [message] = team.messages(CHOICE)
+    [message] = team.build_messages(CHOICE)
     shown = re.findall(r"^subtasks = (\[.*\])$", message["content"], re.MULTILINE)
     assert len(shown) == 5  # the instruction's and four examples'
-    assert all(set(yaml.safe_load(each)) == {SOLVE} for each in shown)
+    assert all(set(yaml.safe_load(each)) == {SOLVE_SUBTASK} for each in shown)
     text = 'model_id = [0, 2]\nsubtasks = ["Look it up.", "Check it."]\naccess_list = [[], ["all"]]'
-    read = team.read(text).workflow
+    read = team.parse(text).workflow
     assert read is not None
-    assert [(step.worker, step.subtask, step.access) for step in read.steps] == [(0, SOLVE, "none"), (2, SOLVE, "all")]
-    assert team.read("nothing").failure == FormatFailure.NO_ASSIGNMENT
-    with_subtasks = Team(team.workers).read(text).workflow
+    assert [(step.worker, step.subtask, step.access) for step in read.steps] == [
+        (0, SOLVE_SUBTASK, "none"),
+        (2, SOLVE_SUBTASK, "all"),
+    ]
+    assert team.parse("nothing").failure == FormatFailure.NO_ASSIGNMENT
+    with_subtasks = Team(team.workers).parse(text).workflow
     assert with_subtasks is not None and with_subtasks.steps[0].subtask == "Look it up."

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.workflow.grammar import Access, Step, Workflow
-from ops.workflow.strategy import SHAPES, Diversity, direct, diversity, pattern, shape, use
+from ops.workflow.strategy import (
+    SHAPES,
+    Diversity,
+    classify_shape,
+    count_worker_use,
+    direct_edges,
+    measure_diversity,
+    workflow_pattern,
+)
 
 
 def workflow(*steps: str | tuple[str, Access]) -> Workflow:
@@ -82,7 +90,7 @@ TABLE: list[tuple[str, Workflow]] = [
 
 @pytest.mark.parametrize(("name", "workflow"), TABLE, ids=[f"{i} {name}" for i, (name, _) in enumerate(TABLE)])
 def test_shape(name: str, workflow: Workflow) -> None:
-    assert shape(workflow) == name, [step.subtask for step in workflow.steps]
+    assert classify_shape(workflow) == name, [step.subtask for step in workflow.steps]
 
 
 def test_every_shape_has_examples() -> None:
@@ -93,14 +101,14 @@ def test_every_shape_has_examples() -> None:
 @given(st.lists(st.booleans(), min_size=1, max_size=12))
 def test_binary_workflows_are_never_mixed(sees_all: list[bool]) -> None:
     steps = tuple(Step(0, "Go on.", "all" if sees else "none") for sees in sees_all)
-    assert shape(Workflow(steps)) in {"single", "chain", "aggregate", "tree"}
+    assert classify_shape(Workflow(steps)) in {"single", "chain", "aggregate", "tree"}
 
 
 @given(st.data(), st.integers(1, 9))
 def test_graph_without_shortcuts_reaches_the_same(data: st.DataObject, count: int) -> None:
     access = [tuple(data.draw(st.lists(st.integers(0, max(0, i - 1)), unique=True, max_size=i))) for i in range(count)]
     workflow = Workflow(tuple(Step(0, "Go on.", seen) for seen in access))
-    edges = direct(workflow)
+    edges = direct_edges(workflow)
 
     def reached(links: list[tuple[int, int]]) -> set[tuple[int, int]]:
         closure = set(links)
@@ -108,7 +116,7 @@ def test_graph_without_shortcuts_reaches_the_same(data: st.DataObject, count: in
             closure |= {(a, d) for a, b in closure for c, d in closure if b == c == middle}
         return closure
 
-    everything = [(seen, index) for index in range(count) for seen in workflow.visible(index)]
+    everything = [(seen, index) for index in range(count) for seen in workflow.visible_steps(index)]
     assert set(edges) <= set(everything)
     assert reached(edges) == reached(everything)
     for edge in edges:  # and none of them can be removed
@@ -118,22 +126,22 @@ def test_graph_without_shortcuts_reaches_the_same(data: st.DataObject, count: in
 def test_pattern_leaves_out_the_words() -> None:
     workflow = Workflow((Step(2, "a"), Step(0, "b", "all"), Step(1, "c", (0,))))
     other = Workflow((Step(2, "x"), Step(0, "y", (0,)), Step(1, "z", (0,))))
-    assert pattern(workflow) == pattern(other) == "2 0<0 1<0"
-    assert pattern(Workflow((Step(2, "a"), Step(0, "b")))) == "2 0"
-    assert pattern(Workflow(())) == ""
+    assert workflow_pattern(workflow) == workflow_pattern(other) == "2 0<0 1<0"
+    assert workflow_pattern(Workflow((Step(2, "a"), Step(0, "b")))) == "2 0"
+    assert workflow_pattern(Workflow(())) == ""
 
 
 def test_diversity_counts_and_weighs() -> None:
-    assert diversity([]) == Diversity(0, 0.0)
-    assert diversity(["a"] * 9) == Diversity(1, 0.0)
-    assert diversity(["a", "b", "c", "d"]) == Diversity(4, 2.0)
-    uneven = diversity(["a", "a", "a", "b"])
+    assert measure_diversity([]) == Diversity(0, 0.0)
+    assert measure_diversity(["a"] * 9) == Diversity(1, 0.0)
+    assert measure_diversity(["a", "b", "c", "d"]) == Diversity(4, 2.0)
+    uneven = measure_diversity(["a", "a", "a", "b"])
     assert uneven.distinct == 2
     assert math.isclose(uneven.entropy, 0.8112781, rel_tol=1e-6)
 
 
 def test_use_by_domain() -> None:
     steps = [("mmlu", "editor"), ("math", "b"), ("math", "a"), ("math", "a")]
-    assert use(steps) == {"math": {"a": 2, "b": 1}, "mmlu": {"editor": 1}}
-    assert list(use(steps)) == ["math", "mmlu"]
-    assert use([]) == {}
+    assert count_worker_use(steps) == {"math": {"a": 2, "b": 1}, "mmlu": {"editor": 1}}
+    assert list(count_worker_use(steps)) == ["math", "mmlu"]
+    assert count_worker_use([]) == {}

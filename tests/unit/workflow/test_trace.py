@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from ops.core.response import NO_RESPONSE, Response
 from ops.core.usage import Usage
-from ops.workflow.grammar import Step, Workflow, parse
-from ops.workflow.rendering import render
-from ops.workflow.rendering.svg import SHORTCUTS
+from ops.workflow.grammar import Step, Workflow, parse_workflow
+from ops.workflow.rendering import render_workflow
+from ops.workflow.rendering.svg import MAX_IMPLIED_ARROWS
 from ops.workflow.trace import StepTrace, WorkflowTrace
 from tests.bench.pictures import AGGREGATE, ANSWER, RUN, TREE, pictures, traced
 
@@ -65,7 +65,7 @@ def test_the_critical_path_of_a_failed_workflow_is_that_of_what_was_answered() -
 
 
 def test_a_row_of_json_holds_everything() -> None:
-    row = json.loads(json.dumps(TRACE.as_row()))
+    row = json.loads(json.dumps(TRACE.to_row()))
     assert row["answer"] == "Answer:\n12"
     assert row["workflow"] == WORKFLOW.render()
     assert row["edges"] == [[0, 3], [2, 3]]
@@ -77,7 +77,7 @@ def test_a_row_of_json_holds_everything() -> None:
 
 def test_without_texts_no_text_is_left() -> None:
     failed = replace(TRACE, status="refused", steps=(*STEPS[:3], replace(STEPS[3], error="secret words")))
-    line = json.dumps(failed.as_row(texts=False))
+    line = json.dumps(failed.to_row(include_texts=False))
     texts = (TRACE.question, "secret words", *(part for step in STEPS for part in (step.subtask, step.response.text)))
     assert [text for text in texts if text and json.dumps(text)[1:-1] in line] == []
     row = json.loads(line)
@@ -89,21 +89,21 @@ def test_without_texts_no_text_is_left() -> None:
 
 
 def test_workers_are_ordinals_and_names_where_they_are_given() -> None:
-    assert "Model 1" in render(WORKFLOW, "text")
-    assert "librarian" in render(WORKFLOW, "text", NAMES)
-    assert "Model" not in render(WORKFLOW, "text", NAMES)
+    assert "Model 1" in render_workflow(WORKFLOW, "text")
+    assert "librarian" in render_workflow(WORKFLOW, "text", NAMES)
+    assert "Model" not in render_workflow(WORKFLOW, "text", NAMES)
 
 
 @pytest.mark.parametrize("text", ['"] --> s9["', "<script>alert(1)</script>", "a\nb --> c", "`x` #quot; [y] | z;"])
 def test_no_text_breaks_out_of_a_cell(text: str) -> None:
     workflow = Workflow((Step(0, text),))
-    row = render(workflow, "markdown").splitlines()[2]
+    row = render_workflow(workflow, "markdown").splitlines()[2]
     assert len(re.findall(r"(?<!\\)\|", row)) == 5
     assert "<script" not in row
 
 
 def test_text_shows_worker_subtask_sight_answer_and_cost() -> None:
-    text = render(TRACE, "text")
+    text = render_workflow(TRACE, "text")
     assert "1. librarian  (sees question)" in text
     assert "4. analyst  (sees question, step 1, step 3)" in text
     assert "asked:  Compute it." in text
@@ -112,30 +112,30 @@ def test_text_shows_worker_subtask_sight_answer_and_cost() -> None:
     assert "not run: the answer cannot depend on it" in text
     assert text.endswith("Answer: Answer: 12\n3 calls (1 cached), 80 tokens, $0.875000, 4.00 s on the critical path")
     wordy = Workflow((Step(0, "word " * 50),))
-    assert max(map(len, render(wordy, "text").splitlines())) <= 100
+    assert max(map(len, render_workflow(wordy, "text").splitlines())) <= 100
 
 
 def test_text_of_a_workflow_that_was_not_run() -> None:
-    assert render(WORKFLOW, "text").splitlines()[0] == "1. Model 1  (sees question)"
-    assert "answer" not in render(WORKFLOW, "text")
-    assert render(Workflow(()), "text") == "(no steps: keeps the previous answer)"
+    assert render_workflow(WORKFLOW, "text").splitlines()[0] == "1. Model 1  (sees question)"
+    assert "answer" not in render_workflow(WORKFLOW, "text")
+    assert render_workflow(Workflow(()), "text") == "(no steps: keeps the previous answer)"
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_failures_are_shown_with_their_reason(form: str) -> None:
-    text = render(FAILED, form)
+    text = render_workflow(FAILED, form)
     assert "unreachable: 503 four times" in text
     assert "not run: another step had failed" in text
     assert "none (unreachable)" in text
 
 
 def test_markdown_is_one_row_a_step_with_totals() -> None:
-    lines = render(TRACE, "markdown").splitlines()
+    lines = render_workflow(TRACE, "markdown").splitlines()
     assert lines[0] == "| step | worker | subtask | sees | answer | tokens | USD |"
     assert lines[2] == "| 1 | librarian | Look it up. | question | It is 3 \\| 4. | 25 | 0.125000 |"
     assert lines[3].startswith("| 2 | algebraist | Never used. | question | not run")
     assert "**Answer:** Answer: 12" in lines
-    assert len(render(WORKFLOW, "markdown").splitlines()) == 6
+    assert len(render_workflow(WORKFLOW, "markdown").splitlines()) == 6
 
 
 # ── pictures ─────────────────────────────────────────────────────────────────
@@ -161,7 +161,7 @@ def arrows(picture: str) -> int:
 
 
 def test_shows_ordinals_names_and_subtasks() -> None:
-    shown = texts(render(TREE, "svg", NAMES))
+    shown = texts(render_workflow(TREE, "svg", NAMES))
     assert [text for text in shown if "Model" in text] == [
         "1 · Model 0 · algebraist", "2 · Model 3", "3 · Model 5", "4 · Model 0 · algebraist",
     ]  # fmt: skip
@@ -182,22 +182,22 @@ def test_shows_ordinals_names_and_subtasks() -> None:
     ],
 )
 def test_an_arrow_for_everything_that_is_seen(workflow: Workflow, count: int) -> None:
-    assert arrows(render(workflow, "svg")) == count
-    assert SHORTCUTS < 9 * 8 / 2 - 8
+    assert arrows(render_workflow(workflow, "svg")) == count
+    assert MAX_IMPLIED_ARROWS < 9 * 8 / 2 - 8
 
 
 def test_a_trace_adds_what_was_said_and_what_it_cost() -> None:
-    shown = texts(render(traced(), "svg"))
+    shown = texts(render_workflow(traced(), "svg"))
     assert "→ EXPR: 17*23" in shown
     assert any(re.fullmatch(r"\d+ tokens · \$0.\d+ · 0.9 s", text) for text in shown)
     assert shown[-1] == f"answer: {ANSWER}"
     grey = [text for text in shown if "answer cannot see it" in text]
     assert len(grey) == 1
-    assert render(RUN, "svg").count('stroke-dasharray="4 3"') == 1
+    assert render_workflow(RUN, "svg").count('stroke-dasharray="4 3"') == 1
 
 
 def test_a_picture_names_a_failure() -> None:
-    shown = texts(render(FAILED, "svg"))
+    shown = texts(render_workflow(FAILED, "svg"))
     assert "unreachable 503 four times" in shown
     assert "not run" in shown
     assert shown[-1] == "no answer: unreachable"
@@ -208,7 +208,7 @@ def test_a_picture_names_a_failure() -> None:
 def test_boxes_lie_apart_and_readers_lie_below(count: int, kind: str) -> None:
     sees = {"chain": lambda i: i > 0, "independent": lambda i: i == count - 1, "in groups": lambda i: i % 7 == 6}[kind]
     workflow = Workflow(tuple(Step(i % 7, LONG, "all" if sees(i) else "none") for i in range(count)))
-    picture = render(workflow, "svg", NAMES)
+    picture = render_workflow(workflow, "svg", NAMES)
     frames = boxes(picture)
     width, height = (float(ET.fromstring(picture).get(name, "")) for name in ("width", "height"))
     assert len(frames) == count
@@ -220,7 +220,7 @@ def test_boxes_lie_apart_and_readers_lie_below(count: int, kind: str) -> None:
         for left2, top2, right2, bottom2 in frames[:i]:
             assert right <= left2 or right2 <= left or bottom <= top2 or bottom2 <= top
     for index in range(count):
-        assert all(frames[seen][3] < frames[index][1] for seen in workflow.visible(index))
+        assert all(frames[seen][3] < frames[index][1] for seen in workflow.visible_steps(index))
     assert all(frames[-1][1] >= top for _, top, _, _ in frames)
     assert width < 1300
 
@@ -231,7 +231,7 @@ def test_boxes_lie_apart_and_readers_lie_below(count: int, kind: str) -> None:
     ids=["words", "one", "wide"],
 )
 def test_long_subtasks_are_cut_and_wide_letters_count_twice(words: str, longest: int) -> None:
-    question, _, *lines, answer = texts(render(Workflow.single(0, words), "svg"))
+    question, _, *lines, answer = texts(render_workflow(Workflow.single(0, words), "svg"))
     assert (question, answer) == ("question", "answer")
     assert 2 <= len(lines) <= 3
     assert lines[-1].endswith("…")
@@ -246,7 +246,7 @@ def test_no_text_becomes_markup(subtask: str, response: str) -> None:
     answer = Response(response, Usage(0, 0), 0.0, 0.0, "")
     step = StepTrace(0, f"<b>{response}", 0, workflow.steps[0].subtask, (), "ok", answer)
     trace = WorkflowTrace(workflow, "Q", (step,), response, "answered")
-    for picture in (render(workflow, "svg", (response,)), render(trace, "svg")):
+    for picture in (render_workflow(workflow, "svg", (response,)), render_workflow(trace, "svg")):
         picture.encode()
         tags = {node.tag.removeprefix(SVG) for node in ET.fromstring(picture).iter()}
         assert tags == {"svg", "style", "defs", "marker", "path", "rect", "g", "text"}
@@ -260,4 +260,4 @@ def test_the_pages_pictures_are_what_the_code_draws() -> None:
 def test_the_readmes_picture_shows_a_valid_workflow() -> None:
     drawing = ET.fromstring((IMAGES / "question.svg").read_text(encoding="utf-8"))
     code = "\n".join(node.text or "" for node in drawing.iter(f"{SVG}text") if node.get("class") == "code")
-    assert len(getattr(parse(code, offered=3).workflow, "steps", ())) == 3
+    assert len(getattr(parse_workflow(code, offered=3).workflow, "steps", ())) == 3

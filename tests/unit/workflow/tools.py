@@ -15,7 +15,7 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.workers.queue import WorkerQueue
 from ops.workers.scheduling import ALONE, Client, Speeds, Turn
-from ops.workflow.execution import execute
+from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
@@ -113,7 +113,7 @@ def run(
     workflow: Workflow, client: Tool, sample: int = 0, execution: Execution | None = None, **options: object
 ) -> WorkflowTrace:
     team = Team(WORKERS, client, execution=execution or Execution())
-    return asyncio.run(execute(workflow, QUESTION, team, sample=sample, **options))  # type: ignore[arg-type]
+    return asyncio.run(execute_workflow(workflow, QUESTION, team, sample=sample, **options))  # type: ignore[arg-type]
 
 
 CHAIN = Workflow((Step(0, "a"), Step(1, "b", "all"), Step(2, "c", "all")))

@@ -92,7 +92,9 @@ async def evaluate(
         """Run the workflow with this number of each question."""
         sample = number * settings.repeats + repeat
         if isinstance(conductor, PromptedConductor):
-            author = WorkflowAuthor(conductor.worker, lambda problem: team.build_messages(problem)[0]["content"], team.parse)
+            author = WorkflowAuthor(
+                conductor.worker, lambda problem: team.build_messages(problem)[0]["content"], team.parse
+            )
             authored = (_run_authored(author, problem, team, sample) for problem in chosen)
             return _raise_first_error(await asyncio.gather(*authored, return_exceptions=True))
         questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]

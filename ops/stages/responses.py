@@ -120,7 +120,8 @@ def _materialize(
     try:
         rows = _ask(shortlisted, setup.pool, open_cells, client, samples, on_progress)
     except OverBudget as error:
-        raise explain_cap_error(error, _estimate(setup, client, _group_problems_by_worker(shortlisted, open_cells))) from None
+        remaining = _estimate(setup, client, _group_problems_by_worker(shortlisted, open_cells))
+        raise explain_cap_error(error, remaining) from None
     with recording(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell), keys[cell])

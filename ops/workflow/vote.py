@@ -41,7 +41,10 @@ class Ballot:
             begun,
             max(
                 begun,
-                min(self.max_workflows, begun + self.required_agreement - len(find_largest_cluster(self.problem, self.answers))),
+                min(
+                    self.max_workflows,
+                    begun + self.required_agreement - len(find_largest_cluster(self.problem, self.answers)),
+                ),
             ),
         )
 

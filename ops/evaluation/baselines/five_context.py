@@ -19,5 +19,6 @@ CALLS = 5
 )
 def five_context(training_data: TrainingData) -> Method:
     """The worker that is best on the training questions solves the question five times and sees its earlier answers."""
-    steps = (Step(training_data.best_worker, SOLVE_SUBTASK), *[Step(training_data.best_worker, SOLVE_SUBTASK, "all")] * (CALLS - 1))
-    return Method.static(Workflow(steps), training_data.team.names[training_data.best_worker])
+    best = training_data.best_worker
+    steps = (Step(best, SOLVE_SUBTASK), *[Step(best, SOLVE_SUBTASK, "all")] * (CALLS - 1))
+    return Method.static(Workflow(steps), training_data.team.names[best])

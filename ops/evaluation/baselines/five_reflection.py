@@ -21,5 +21,6 @@ REFLECT = "Reflect on the answer so far: check it step by step, and give the com
 )
 def five_reflection(training_data: TrainingData) -> Method:
     """The worker that is best on the training questions solves the question and then improves its answer four times."""
-    steps = (Step(training_data.best_worker, SOLVE_SUBTASK), *[Step(training_data.best_worker, REFLECT, "all")] * (CALLS - 1))
-    return Method.static(Workflow(steps), training_data.team.names[training_data.best_worker])
+    best = training_data.best_worker
+    steps = (Step(best, SOLVE_SUBTASK), *[Step(best, REFLECT, "all")] * (CALLS - 1))
+    return Method.static(Workflow(steps), training_data.team.names[best])

@@ -154,7 +154,8 @@ def answer_with_texts(
             with open_writer_and_team(conductor, weights, own, client) as (writer, team):
                 answering = evaluate(
                     writer, questions, team, evaluation,
-                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.has_room, add_rows=rows.extend,
+                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.has_room,
+                    add_rows=rows.extend,
                 )  # fmt: skip
                 run_async(answering)
             made += records(at_prices(rows, asked.pool))

@@ -249,7 +249,7 @@ class Writes:
     def __init__(self, card: PolicyCard | None = None) -> None:
         self.card = card
 
-    def fits(self, messages: Sequence[Message]) -> bool:
+    def has_room(self, messages: Sequence[Message]) -> bool:
         return True
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:

@@ -27,7 +27,7 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import MeanUsage, Usage
 from ops.grading import GRADERS
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.providers import is_remote, most_tokens, price_of
@@ -178,7 +178,7 @@ class PlannedCall(NamedTuple):
 def plan_precache_calls(problems: Iterable[Problem], workers: Sequence[Worker], samples: int) -> Iterator[PlannedCall]:
     """Yield the calls of precaching, in which every worker answers every problem `samples` times."""
     for problem in problems:
-        messages = solo_messages(problem)
+        messages = build_solo_messages(problem)
         for worker in workers:
             for sample in range(samples):
                 yield PlannedCall(worker, problem.benchmark, messages, sample, problem.grader, problem)
@@ -581,7 +581,7 @@ def _plan_verdicts(asks: Iterable[PlannedCall], cache: ResponseCache, prices: Ca
         if ask.problem is None or ask.benchmark not in prices.judges:
             continue
         response = cache.get(ask.key)
-        if response is not None and (answer := GRADERS[ask.problem.grader].answer(ask.problem, response.text)):
+        if response is not None and (answer := GRADERS[ask.problem.grader].extract_answer(ask.problem, response.text)):
             judge, messages = build_judge_request(ask.problem, answer)
             yield PlannedCall(judge, ask.benchmark, messages, grader=VERDICT)
 

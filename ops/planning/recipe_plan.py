@@ -268,7 +268,7 @@ class RecipePlan:
     def hidden_tests(self) -> list[str]:
         """Return the benchmarks with hidden tests that the recipe reads from the hub or from files."""
         sources = self.recipe.benchmarks.items()
-        return [name for name, source in sources if BENCHMARKS[name].hides_tests and source.source != "embedded"]
+        return [name for name, source in sources if BENCHMARKS[name].has_hidden_tests and source.source != "embedded"]
 
     @cached_property
     def hidden_tests_gib(self) -> float:

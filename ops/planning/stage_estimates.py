@@ -13,7 +13,7 @@ from statistics import fmean
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Vote, Worker
 from ops.core.errors import counted
-from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
+from ops.evaluation.baseline import WorkflowBaseline, needs_every_worker, select_baselines
 from ops.planning.estimate import (
     SUBTASK_TOKENS,
     ZERO,
@@ -221,14 +221,14 @@ class StageEstimator:
         named = self._setup.recipe.evaluation.baselines
         asking = [
             entry
-            for entry in chosen(named)
-            if isinstance(entry, WorkflowBaseline) and not (entry.own_answers and needs_every_worker(named))
+            for entry in select_baselines(named)
+            if isinstance(entry, WorkflowBaseline) and not (entry.uses_solo_responses and needs_every_worker(named))
         ]
         if not asking:
             return alone
         parts, words = [alone], []
         for entry in asking:
-            calls, problems = entry.calls(workers), entry.learning(workers)
+            calls, problems = entry.calls_per_question(workers), entry.learning_calls(workers)
             open_ = {
                 name: count * self._remaining.baselines.get((entry.name, name), 1.0) for name, count in asked.items()
             }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ops.config import PromotionGate, Retraining
 from ops.core.response_rows import ResponseRow
-from ops.precaching.profiles import outcomes
+from ops.precaching.profiles import tabulate_scores
 from ops.release.promotion import Check, GateDecision, decide
 from ops.results.statistics import Interval, gain_of_choice, score_interval
 from ops.results.summary import Pairs
@@ -17,6 +17,7 @@ from ops.results.table import Rows
 from ops.retraining.retraining_plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -167,7 +168,7 @@ def oracle_rise(
         return None
     workers = sorted({row.worker for row in shared})
     samples = min(len(given[worker]) for worker in workers)
-    found = outcomes([row for row in shared if row.sample < samples], workers).values()
+    found = tabulate_scores([row for row in shared if row.sample < samples], workers).values()
     others = [place for place, worker in enumerate(workers) if worker not in newcomers]
     gain = gain_of_choice(
         [own.scores for own in found],

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ops.benchmarks.graded import graders_of
+from ops.benchmarks.graded import graders_key_of_file
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.config.loading import check_against_pool, in_words
 from ops.core.atomic import sha256_of, write_text
@@ -314,7 +314,7 @@ def run_inputs(
     return {
         "stage": "adaptive" if adaptive else "recursive" if recursive else "conductor",
         "data": sha256_of(mix)[:16],
-        "grader": digest(graders_of(mix)),
+        "grader": digest(graders_key_of_file(mix)),
         "policy": policy_key(base_policy),
         "workers": setup.pool.answers_key,
         "seed": str(recipe.seed),

@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from ops.benchmarks.registry import shown
+from ops.benchmarks.registry import displayable_question
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
@@ -84,7 +84,7 @@ def _rounded(fact: float) -> float | str:
 def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
     """Return the first `count` problems as workers see them; for a confidential benchmark only their ids."""
     chosen = problems[:: max(1, len(problems) // count)][:count]
-    quoted = (shown(problem).replace("\n", "\n> ") for problem in chosen)
+    quoted = (displayable_question(problem).replace("\n", "\n> ") for problem in chosen)
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
 
 
@@ -123,7 +123,7 @@ def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | s
     tables = {"table": found.summary, "details": found.details, "families": found.families, "claims": found.claims}
     return {
         **{name: table(*columns) for name, columns in tables.items() if columns.rows},
-        **({"said": found.said} if found.said else {}),
+        **({"said": found.note} if found.note else {}),
         "picture": picture(title, found.picture),
     }
 

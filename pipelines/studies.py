@@ -15,7 +15,7 @@ from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored_studies import Study, StudyStore
-from ops.evaluation.study import Observation, PolicyStudy, every_study
+from ops.evaluation.study import Observation, PolicyStudy, load_all_studies
 from ops.stages.studies.study import check_study
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.run import live, materialize
@@ -42,7 +42,7 @@ def made(
     `dry_run`, what would be asked is printed and "" is returned. Raises `PodiumError` before any work for an unknown
     name or an unsuitable recipe, and the errors of the study.
     """
-    known = every_study(workspace.config)
+    known = load_all_studies(workspace.config)
     if name not in known:
         raise PodiumError(f"there is no study {name!r}. Studies: {', '.join(known)}")
     entry = known[name]
@@ -67,10 +67,10 @@ def made(
         settings = {asset.replace("/", "__"): {"changes": list(only)}}
         materialize(workspace, recipe, podium.seed, [asset], settings)
         lab = lab_of(podium)
-        by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).arms()
-        found = store.findings()
+        by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).read_arms()
+        found = store.read_findings()
     if len(by_seed) > 1:
-        found = study.findings(by_seed, lab.setup)
+        found = study.summarize(by_seed, lab.setup)
     if picture is not None:
         write_bytes(picture, found.picture)
     return shown(name, entry, found)
@@ -81,4 +81,4 @@ def shown(name: str, entry: RecipeStudy | PolicyStudy, found: Findings) -> str:
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
     every = (found.summary, found.claims, found.details, found.families)
     tables = [markdown_table(*each) for each in every if each.rows]
-    return "\n\n".join(filter(None, [head, *tables, fill(found.said, 120)])) + "\n"
+    return "\n\n".join(filter(None, [head, *tables, fill(found.note, 120)])) + "\n"

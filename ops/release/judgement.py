@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.config import JudgeGrader, PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.stored import CONDUCTOR, stored_scores
+from ops.evaluation.stored import CONDUCTOR, read_policy_scores
 from ops.quality.agreement import load_agreement
 from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, pairings
@@ -58,7 +58,7 @@ def judge(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison,
     if champion is not None and champion.version == challenger.version:
         return Judgement(registry.recorded_decision(setup.workspace, champion.version), None)
     check_complete(challenger.version, challenger.tags)
-    shown = {"policy": tested.policy, "pool_answers_key": setup.pool.answers_key, "evaluation": tested.origin}
+    shown = {"policy": tested.policy, "pool_answers_key": setup.pool.answers_key, "evaluation": tested.scores_key}
     check_claims(challenger.version, challenger.tags, {name: value for name, value in shown.items() if value})
     _check_scores(setup, challenger, tested)
     again = _scored_again(setup, champion) if champion else None
@@ -103,7 +103,7 @@ def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGa
     if known is None:
         how = f"not measured for this judge and rubric: `podium data gold {setup.recipe.name}` measures it"
         return Check(name, 0.0, bound, False, how)
-    return Check(name, known.low, bound, known.low >= bound, f"lower end: {known}")
+    return Check(name, known.lower_bound, bound, known.lower_bound >= bound, f"lower end: {known}")
 
 
 def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | None:
@@ -111,8 +111,8 @@ def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | Non
     step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
     try:
-        benchmarks = [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
-        return stored_scores(setup, policy, CONDUCTOR, benchmarks)
+        benchmarks = [name for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own]
+        return read_policy_scores(setup, policy, CONDUCTOR, benchmarks)
     except DataError:
         return None
 

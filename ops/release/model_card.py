@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import markdown_table
@@ -73,7 +73,7 @@ class Release:
         """Return a sentence with the mean accuracies and the cost, as far as the version was scored."""
         summaries = summarize(self.rows)
         said = []
-        for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", unseen_benchmarks())):
+        for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", ood_benchmarks())):
             scored = [summaries[name].accuracy for name in names if name in summaries]
             if scored:
                 mean = mean_of(scored)

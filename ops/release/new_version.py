@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.problem_files import raw_file, read_problems
-from ops.benchmarks.registry import is_confidential, training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import is_confidential, ood_benchmarks, training_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.atomic import sha256_of
 from ops.core.digests import SUFFIX, SUMS
@@ -220,7 +220,7 @@ def metrics_of(rows: Rows) -> dict[str, float]:
     """
     summaries = summarize(rows)
     metrics = {f"{name}/{key}": value for name, each in summaries.items() for key, value in each.metrics.items()}
-    for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
+    for label, names in (("in_domain", training_benchmarks()), ("unseen", ood_benchmarks())):
         mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
         metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
         metrics |= {f"{label}/accuracy_low": mean.low, f"{label}/accuracy_high": mean.high}

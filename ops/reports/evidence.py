@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Self
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.results.leaderboard import Columns
 from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
 from ops.results.summary import AnswerCost, Summary, question_means, summarize
@@ -132,14 +132,14 @@ class Evidence:
     def benchmarks(self) -> list[str]:
         """Return the benchmarks with scores of any system: training benchmarks first, then the others, in the order of
         the registry."""
-        known = (*training_benchmarks(), *unseen_benchmarks())
+        known = (*training_benchmarks(), *ood_benchmarks())
         seen = {name for system in self.systems.values() for name in system.spent}
         return [name for name in known if name in seen]
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
         """Return the scored benchmarks in two groups: in-domain and out-of-distribution."""
-        parts = {IN_DOMAIN: training_benchmarks(), OOD: unseen_benchmarks()}
+        parts = {IN_DOMAIN: training_benchmarks(), OOD: ood_benchmarks()}
         made = {group: [name for name in self.benchmarks if name in names] for group, names in parts.items()}
         return {group: names for group, names in made.items() if names}
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ops.config import PromotionGate, Retraining
 from ops.core.response_rows import ResponseRow
-from ops.precaching.profiles import outcomes
+from ops.precaching.profiles import tabulate_scores
 from ops.release.promotion import Check, GateDecision, decide
 from ops.results.statistics import Interval, gain_of_choice, score_interval
 from ops.results.summary import Pairs
@@ -179,7 +179,7 @@ def oracle_rise(
         return None
     workers = sorted({row.worker for row in shared})
     samples = min(len(given[worker]) for worker in workers)
-    found = outcomes([row for row in shared if row.sample < samples], workers).values()
+    found = tabulate_scores([row for row in shared if row.sample < samples], workers).values()
     others = [place for place, worker in enumerate(workers) if worker not in newcomers]
     gain = gain_of_choice(
         [own.scores for own in found],

@@ -27,8 +27,8 @@ from random import Random
 from statistics import fmean
 from typing import NamedTuple
 
-from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.problem_files import by_benchmark, evaluation_questions, read_problems
+from ops.benchmarks.graded import read_graded_responses
+from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
 from ops.config import Drift, Setup, Worker, digest
 from ops.config.base import Settings
 from ops.core.atomic import write_text
@@ -41,7 +41,7 @@ from ops.core.response_rows import REMEDY, ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache_worker
 from ops.release import registry
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Interval, is_difference, score_interval
@@ -138,7 +138,7 @@ class StoredSystem:
         """Return the questions of day `on`: consecutive ones of a seeded order that alternates between benchmarks."""
         order = sorted(self.questions, key=lambda question: question.key)
         Random(f"drift {seed}").shuffle(order)
-        turns = [(turn, own) for same in by_benchmark(order).values() for turn, own in enumerate(same)]
+        turns = [(turn, own) for same in group_by_benchmark(order).values() for turn, own in enumerate(same)]
         order = [question for _, question in sorted(turns, key=lambda turn: (turn[0], turn[1].benchmark))]
         start = on.toordinal() * count % len(order)
         return [*order, *order][start : start + min(count, len(order))]
@@ -178,7 +178,7 @@ def stored_workers(setup: Setup) -> list[StoredSystem]:
     for worker in setup.pool.workers:
         folder, identity = response_file(responses, worker.name, "any").parent, digest(worker.identity)
         files = [file for file in sorted(folder.glob("*.parquet")) if _answered_by(file, identity)]
-        rows = [row for file in files for row in graded_responses(file)]
+        rows = [row for file in files for row in read_graded_responses(file)]
         before = {row.problem_key: _right(row) for row in rows if row.sample == 0 and row.status != "unreachable"}
         questions = tuple(problem for problem in read_problems(shortlist) if problem.key in before) if before else ()
         if questions:
@@ -202,7 +202,7 @@ def stored_champion(setup: Setup) -> StoredSystem | None:
         return None
     means = question_means(judged_alike(setup, version))
     before = {problem_key(name, question): mean for name, own in means.items() for question, mean in own.items()}
-    every = evaluation_questions(setup.workspace, setup.recipe).values()
+    every = read_evaluation_questions(setup.workspace, setup.recipe).values()
     questions = tuple(question for own in every for question in own if question.key in before)
     identity = digest({"version": version.version, "pool": setup.pool.answers_key})
     return StoredSystem(f"champion {version.version}", identity, questions, before) if questions else None
@@ -263,7 +263,7 @@ def ask_workers_again(setup: Setup, client: Client, settings: Drift, on: date) -
     async def ask(system: StoredSystem) -> DriftRecord:
         assert system.worker is not None
         questions = system.asked_on(setup.recipe.seed, settings.questions, on)
-        rows = await precache(questions, system.worker, DayClient(client, on))
+        rows = await precache_worker(questions, system.worker, DayClient(client, on))
         now = {row.problem_key: _right(row) for row in rows if row.status != "unreachable"}
         return system.note(setup.workspace, now, on)
 
@@ -286,7 +286,7 @@ def _evaluate(
 
     rows: list[OutcomeRow] = []
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
-        for name, own in by_benchmark(questions).items():
+        for name, own in group_by_benchmark(questions).items():
             asked = setup.asked_on(name)
             once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
             card, data, texts = conductor.card, setup.workspace.data, asked.workspace.texts

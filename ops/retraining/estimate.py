@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ops.benchmarks.problem_files import by_benchmark
+from ops.benchmarks.problem_files import group_by_benchmark
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
@@ -24,14 +24,14 @@ from ops.planning.stored import (
     read_measurements,
     remaining_share_of_run,
 )
-from ops.precaching.precache import solo_messages
-from ops.precaching.stored import Cell
+from ops.precaching.precache import build_solo_messages
+from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.drift import sample_of, stored_champion, stored_workers
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
 from ops.spending.books import usd
-from ops.stages.responses import estimate_responses, measured_prices
+from ops.stages.responses import estimate_responses, measure_prices
 from ops.training.run.training_run import RunPlan
 from ops.workers.client import WorkerClient
 
@@ -68,7 +68,11 @@ def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot:
         return Estimate()
     stored, parts = _stored(setup, snapshot), []
     if plan.precache:
-        cells = [Cell(name, each) for name in plan.precache for each in training_benchmarks(setup.recipe.benchmarks)]
+        cells = [
+            WorkerBenchmark(name, each)
+            for name in plan.precache
+            for each in training_benchmarks(setup.recipe.benchmarks)
+        ]
         column = estimate_responses(setup, client, cells)
         parts.append(replace(column, calls_formula=f"{column.paid_calls:,} answers to the shortlist"))
     if unanswered(setup):
@@ -127,15 +131,15 @@ def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
     """Estimate the cost of asking the questions of day `on`. No call is made. Raises `DataError` and `ConfigError`."""
     count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
     asks = [
-        PlannedCall(system.worker, problem.benchmark, solo_messages(problem), sample_of(on), problem.grader)
+        PlannedCall(system.worker, problem.benchmark, build_solo_messages(problem), sample_of(on), problem.grader)
         for system in stored_workers(setup)
         for problem in system.asked_on(seed, count, on)
         if system.worker is not None
     ]
-    cost = price_asks(asks, client.cache, measured_prices(setup, client.ledger), "workers")
+    cost = price_asks(asks, client.cache, measure_prices(setup, client.ledger), "workers")
     parts = [replace(cost, calls_formula=f"{cost.paid_calls:,} answers")]
     if (system := stored_champion(setup)) is not None:
-        tonight = {name: len(own) for name, own in by_benchmark(system.asked_on(seed, count, on)).items()}
+        tonight = {name: len(own) for name, own in group_by_benchmark(system.asked_on(seed, count, on)).items()}
         parts.append(replace(stages(setup, of=tonight).estimate_nightly_evaluation(), name="champion"))
     return Estimate(tuple(parts))
 

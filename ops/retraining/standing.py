@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
-from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.graded import read_graded_responses
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.policy import CARD_FILE, PolicyCard
 from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.comparison import grader_keys, question_keys, stored_comparison
-from ops.evaluation.stored import COLD_START, asked_alone, stored_answers, stored_scores
-from ops.evaluation.stored_baselines import kept
+from ops.evaluation.comparison import grader_keys, question_keys, read_comparison
+from ops.evaluation.stored import COLD_START, list_solo_workers, read_policy_scores, read_solo_responses
+from ops.evaluation.stored_baselines import make_score_reader
 from ops.planning.lengths import read_shortlist
-from ops.precaching.profiles import subjects_of
+from ops.precaching.profiles import map_subjects
 from ops.release import registry
 from ops.release.judgement import other_graders
 from ops.release.lineage import judged_otherwise, questions_of
@@ -60,7 +60,7 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
         while (folder / PLAN_FILE).is_file():  # later stages and fine-tuning start from the policy of another run
             start = RunPlan.read(folder).base_policy
             if start.name != "policy" or not (start.parent / PLAN_FILE).is_file():
-                stored_scores(setup, start, COLD_START, [name for name, own in evaluation_questions(
+                read_policy_scores(setup, start, COLD_START, [name for name, own in read_evaluation_questions(
                     setup.workspace, setup.recipe).items() if own])  # fmt: skip
                 return start
             folder = start.parent
@@ -73,10 +73,10 @@ def unanswered(setup: Setup) -> list[str]:
     """Return all benchmarks with questions if a single worker or a baseline lacks stored answers, otherwise an empty
     list."""
     try:
-        stored_answers(setup, asked_alone(setup))
-        kept(setup)
+        read_solo_responses(setup, list_solo_workers(setup))
+        make_score_reader(setup)
     except DataError:
-        return [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
+        return [name for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own]
     return []
 
 
@@ -98,7 +98,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
             "Start the job `retraining` again"
         )
     folder = champion_folder(setup.workspace, change)
-    compared, precached = stored_comparison(setup, folder), graded_responses(setup.workspace.data / "responses")
+    compared, precached = read_comparison(setup, folder), read_graded_responses(setup.workspace.data / "responses")
     before = judged_alike(setup, now)
     if before.limit(1).collect().is_empty():
         said = other_graders(now, judged_otherwise(now.tags, compared.graders))
@@ -108,7 +108,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         before=at_prices(before, change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in precached if row.worker in setup.pool.names],
-        subjects=subjects_of(read_shortlist(setup)),
+        subjects=map_subjects(read_shortlist(setup)),
     )
     made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
     write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))

@@ -70,7 +70,7 @@ class RequestOptions(Settings):
     @field_validator("grader")
     @classmethod
     def _is_a_grader(cls, name: str | None) -> str | None:
-        known = [each.name for each in GRADERS.values() if not each.own]
+        known = [each.name for each in GRADERS.values() if not each.needs_settings]
         if name is not None and name not in known:
             raise ValueError(f"should be one of {', '.join(known)}")
         return name

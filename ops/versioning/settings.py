@@ -112,7 +112,7 @@ def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
         if source["max_failing_gold_share"] == BenchmarkSource.model_fields["max_failing_gold_share"].default:
             del source["max_failing_gold_share"]  # newer than the recorded data, which stays current
     code = {stage: code_version(*modules) for stage, modules in stage_modules(recipe).items()}
-    graders = {name: grader_version(BENCHMARKS[name].graded_by(source)) for name, source in recipe.benchmarks.items()}
+    graders = {name: grader_version(BENCHMARKS[name].grader_name(source)) for name, source in recipe.benchmarks.items()}
     return stated | {"grpo": grpo, "workers": workers, "prices": prices, "code": code, "graders": graders}
 
 

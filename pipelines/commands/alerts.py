@@ -53,7 +53,7 @@ def test() -> None:
         click.echo(delivery.problem or f"{delivery.channel}: taken")
     if not channels:
         click.echo("config/alerts.yaml has no channels: the notice is only written to .podium/alerts.jsonl.")
-    sys.exit(0 if all(delivery.taken for delivery in deliveries) else 1)
+    sys.exit(0 if all(delivery.is_accepted for delivery in deliveries) else 1)
 
 
 @alerts.command(
@@ -74,9 +74,9 @@ def list_(count: int, as_json: bool) -> None:
     """
     from datetime import UTC, datetime
 
-    from ops.alerts.notify import kept
+    from ops.alerts.notify import load_notices
 
-    entries = kept(Workspace.find(), count)
+    entries = load_notices(Workspace.find(), count)
     if as_json:
         print_json(entries)
         return

@@ -33,15 +33,15 @@ from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult, read_
 from ops.workers.pool import at_prices
 
 FIRST_STEPS = 5
-"""The number of initial steps of a run that are compared with the forecast. Later steps also reflect what was learnt.
-"""
+"""The number of initial steps of a run that are compared with the forecast. Later steps also reflect what was
+learnt."""
 MIN_SIGNAL = 0.1
 """The share (0-1) of groups with a gradient below which training learns little."""
 MIN_GAIN = 0.05
 """The smallest gain in accuracy (0-1) for which training is worth its cost."""
 CONFIDENCE = 0.95
-"""The confidence of each end of a gain: the true gain is beyond the end with a probability of at most 1 - `CONFIDENCE`.
-"""
+"""The confidence of each end of a gain: the true gain is beyond the end with a probability of at most 1 -
+`CONFIDENCE`."""
 SHOWN_SHARE_OF_GAIN = 0.5
 """The assumed share of the attainable gain that is found by choosing workers by one other answer of each.
 
@@ -141,8 +141,8 @@ class RunForecast:
     rollouts: int
     """The number of rollouts of all training steps."""
     training: Cost
-    """The cost of all training steps. The seconds of generation and updates are those of the last run of such a policy.
-    """
+    """The cost of all training steps. The seconds of generation and updates are those of the last run of such a
+    policy."""
     cap_usd: float | None
     """The cap on the run's spending in USD. None means that the recipe trains nothing."""
     headroom: Headroom | None = None
@@ -243,8 +243,8 @@ def find_last_run(setup: Setup) -> RunMeasurements | None:
 
 
 def _read_finished_run(folder: Path) -> tuple[Path, RunPlan] | None:
-    """Return a run's folder and plan if the run reached its last step and none of its files is damaged; None otherwise.
-    """
+    """Return a run's folder and plan if the run reached its last step and none of its files is damaged; None
+    otherwise."""
     try:
         result = RunResult.read(folder)
         return None if result is None or result.stopped else (folder, RunPlan.read(folder))
@@ -273,8 +273,8 @@ def _measure_run(folder: Path, rollouts_per_step: int) -> RunMeasurements:
 
 
 def compare_with_run(forecast: RunForecast, actual: RunMeasurements | None) -> list[tuple[str, str, str]]:
-    """Return table rows that compare the forecast with the last run: the quantity, its forecast, and the run's value.
-    """
+    """Return table rows that compare the forecast with the last run: the quantity, its forecast, and the run's
+    value."""
     cost = forecast.training
     waiting = f"{_format_seconds(cost.worker_s.expected)}{f', by {cost.limited_by}' * bool(cost.limited_by)}"
     policy = "not measured yet" if cost.policy_s is None else _format_seconds(cost.policy_s.expected)
@@ -415,8 +415,8 @@ def _format_seconds(value: float) -> str:
 
 
 def list_figures(forecast: RunForecast) -> Mapping[str, Any]:
-    """Return the forecast's figures as a flat mapping for JSON, which begins with the numbers of questions and samples.
-    """
+    """Return the forecast's figures as a flat mapping for JSON, which begins with the numbers of questions and
+    samples."""
     room = forecast.headroom
     return {
         "questions": room.problems if room else 0,

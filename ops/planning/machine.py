@@ -19,8 +19,8 @@ from ops.grading import find_available_isolation
 from ops.planning.memory import GIB
 
 USABLE_GIB_PER_GB = 0.99
-"""GiB that a program can use per advertised GB of GPU memory: an H100 of 80 GB has 79.2, an H200 of 141 GB has 139.6.
-"""
+"""GiB that a program can use per advertised GB of GPU memory: an H100 of 80 GB has 79.2, an H200 of 141 GB has
+139.6."""
 MAX_GPUS, MAX_GB = 4096, 2000
 """The largest number of GPUs, and of GB of memory on each, for which a run can be planned."""
 PACKAGES = ("deepspeed", "vllm")

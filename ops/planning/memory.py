@@ -56,8 +56,8 @@ was measured on a GPU.
 
 
 class TrainingEngine(NamedTuple):
-    """How weights, gradients and optimizer states are distributed: by DeepSpeed with its defaults, or in one process.
-    """
+    """How weights, gradients and optimizer states are distributed: by DeepSpeed with its defaults, or in one
+    process."""
 
     zero: int = 0
     """The ZeRO stage, 2 or 3. 0 means that DeepSpeed is not used."""
@@ -95,8 +95,8 @@ class TrainingEngine(NamedTuple):
 
 
 class VllmEngine(NamedTuple):
-    """The settings of vLLM, which runs in the trainer's processes (one engine per GPU or group of GPUs) or as a server.
-    """
+    """The settings of vLLM, which runs in the trainer's processes (one engine per GPU or group of GPUs) or as a
+    server."""
 
     memory_share: float
     """The share (0-1) of each GPU's memory that vLLM takes. A server takes none of the trainer's GPUs."""
@@ -112,8 +112,8 @@ class VllmEngine(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything that determines the memory of one GPU: the model's shape, batch sizes, lengths, precision and engines.
-    """
+    """Everything that determines the memory of one GPU: the model's shape, batch sizes, lengths, precision and
+    engines."""
 
     shape: ModelShape
     """The shape of the policy's model."""

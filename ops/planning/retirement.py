@@ -26,8 +26,8 @@ def retirement_date(worker: Worker) -> date | None:
 
 
 def is_unlisted(worker: Worker) -> bool:
-    """Return True if the map lists the provider's models but not this one, which may be retired or newer than the map.
-    """
+    """Return True if the map lists the provider's models but not this one, which may be retired or newer than the
+    map."""
     provider = worker.model.partition("/")[0]
     return worker.api_base is None and provider in _CATALOGUED and bool(models()) and _find_entry(worker) is None
 

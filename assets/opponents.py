@@ -38,10 +38,10 @@ class OpponentScores(NamedTuple):
 
 
 def base_of(podium: Podium) -> Path | None:
-    """Return the folder of the base policy of this run's Conductor.
+    """Return the folder of the base policy of this run's Conductor, or None.
 
-    The result is None if the Conductor is a champion or continues from one, and its cold start was not scored on the
-    current pool. A pool with other prices is the same pool.
+    It is None if the Conductor is a champion or continues from one, and its cold start was not scored on the current
+    pool. A pool that differs in prices only is the same pool.
     """
     change, setup = podium.snapshot().change, podium.load()
     return base_policy_folder(setup) if change is None else scored_cold_start(setup, change)
@@ -55,7 +55,7 @@ def opponents_files(podium: Podium) -> list[Path]:
 
 
 def are_opponents_scored(podium: Podium, benchmarks: Sequence[str]) -> bool:
-    """Return whether `ask_opponents` would only read what is stored."""
+    """Return whether `ask_opponents` would read stored results only."""
     setup, base = podium.load(), base_of(podium)
     taught = base if setup.recipe.cold_start is not None else None
     return (
@@ -88,8 +88,8 @@ def ask_opponents(
 
 
 def compared(podium: Podium, policy: Path, *, again: bool = False) -> dict[str, dg.MetadataValue] | None:
-    """Compare the policy in that folder by the stored scores, store the comparison, and return its metadata; None if it
-    is already stored."""
+    """Compare the policy in that folder with its opponents by the stored scores, store the comparison, and return its
+    metadata; None if it is stored already."""
     setup = podium.load()
     made = compare_once(setup, policy, base_of(podium), force=again)
     if made is None:

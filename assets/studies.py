@@ -1,4 +1,4 @@
-"""One asset per study, from code and from config/studies.yaml; no job materializes them."""
+"""One asset for each study, from the code and from config/studies.yaml. No job materializes them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,9 +25,9 @@ from ops.workers.client import Counts
 
 GROUP = "experiments"
 PREFIX = "study"
-"""Prefix of the asset names, because a study may have the name of another asset."""
+"""The prefix of the assets' names, because a study may have the name of another asset."""
 UNREADABLE = "studies_yaml"
-"""The asset that stands for all studies of an unreadable file."""
+"""The asset that takes the place of all studies of a file that cannot be read."""
 
 
 class Chosen(dg.Config):
@@ -46,7 +46,7 @@ def asset_name(study: str) -> str:
 def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
     """Return the study of that name from the run's snapshot.
 
-    Raises `PodiumError` if the file could not be read, and `ConfigError` if it has no such study of this recipe.
+    Raises `PodiumError` if the file cannot be read, and `ConfigError` if it has no such study of this recipe.
     """
     if name in STUDIES:
         return Study(name, STUDIES[name], only)
@@ -55,7 +55,7 @@ def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
 
 
 def lab_of(podium: Podium) -> StudyInputs:
-    """Return recipe and policies of this configuration. Raises `DataError` if the recipe has no training mix."""
+    """Return the recipe and the policies of this configuration. Raises `DataError` without a training mix."""
     setup = podium.load()
     mix = setup.workspace.data / "training_mix.jsonl"
     if not mix.is_file():
@@ -146,7 +146,8 @@ studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
 
 
 def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
-    """Return an asset for each study of the file; for an unreadable file, one asset that fails with the reason."""
+    """Return an asset for each study of the file. For a file that cannot be read, it is one asset that fails with the
+    reason."""
     known = studies_now(config)
     if isinstance(known, Studies):
         return [_asset_of(name, entry) for name, entry in known.studies.items()]

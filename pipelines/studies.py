@@ -34,12 +34,13 @@ def made(
     dry_run: bool = False,
     picture: Path | None = None,
 ) -> str:
-    """Run the study on each seed (default: its own seeds) and return its tables as Markdown; `picture` gets a PNG.
+    """Run the study on each seed (by default, its own seeds), and return its tables as Markdown. `picture` is the file
+    for a PNG.
 
-    A study of a recipe runs the recipe's pipeline first; a study of workflows needs a trained and scored policy.
-    Finished work is reused. Without `yes` a person is asked before paid workers are called; `dry_run` prints what would
-    be asked, and returns "". Raises `PodiumError` before any work for an unknown name or an unsuitable recipe, and the
-    study's errors.
+    A study of a recipe first runs the recipe's pipeline. A study of workflows needs a policy that was trained and
+    scored. Finished work is reused. Unless `yes` is given, a person is asked before paid workers are called. With
+    `dry_run`, what would be asked is printed and "" is returned. Raises `PodiumError` before any work for an unknown
+    name or an unsuitable recipe, and the errors of the study.
     """
     known = load_all_studies(workspace.config)
     if name not in known:

@@ -1,4 +1,4 @@
-"""Judge a challenger: check its tags, find its champion, count the interim analysis, and apply the gate."""
+"""Apply the promotion gate to a challenger: check its tags, find the champion, number the analysis, and decide."""
 
 from __future__ import annotations
 
@@ -37,21 +37,22 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict and its evidence; None if the challenger is the champion, because there is nothing new to judge."""
+    """A decision of the gate with its evidence."""
 
     decision: GateDecision
     dossier: Dossier | None
+    """The evidence; None if the challenger is the champion itself, because a comparison with itself shows nothing."""
 
 
 def judge(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
-    """Judge the challenger by the gate against the champion at the pool's prices, and record the interim analysis
-    first.
+    """Decide by the gate whether the challenger replaces the champion, at the prices of the pool. The interim analysis
+    is counted before the comparison.
 
-    For the champion itself: the decision at its promotion, since a comparison with itself has no information. A
-    benchmark does not count as shared if the champion's scores are of other questions, or if another version of a
-    grader judged them. Raises
-    `RegistryError` if the challenger's version does not exist, and `Refused` if its lineage is incomplete or `tested`
-    is of another policy, pool or data than the tags state.
+    For the champion itself, the decision of its promotion is returned. A benchmark is left out of the comparison if the
+    champion was scored on other questions, or if another version of a grader graded its answers.
+
+    Raises `RegistryError` if there is no such version, and `Refused` if its lineage is incomplete or `tested` is about
+    another policy, pool or data than its tags state.
     """
     champion = registry.champion(setup.workspace)
     if champion is not None and champion.version == challenger.version:
@@ -90,7 +91,7 @@ def judge(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison,
 
 
 def with_judges(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
-    """Add the check of each judge's agreement with labelled answers."""
+    """Add one check for each judge of the recipe: whether it agrees with labelled answers often enough."""
     checks = [_agrees(setup, name, grader, gate) for name, grader in setup.recipe.judges.items()]
     passed = decision.promote and all(check.passed for check in checks)
     return replace(decision, promote=passed, checks=(*decision.checks, *checks))
@@ -130,7 +131,8 @@ def _check_scores(setup: Setup, challenger: mlflow_store.Registered, tested: Com
 
 
 def other_graders(champion: mlflow_store.Registered, benchmarks: Sequence[str]) -> str:
-    """Return in one line why the champion's scores on these benchmarks are not compared, and what to do."""
+    """Return one line that says why the champion's scores on these benchmarks are not compared, and which command
+    helps."""
     seed = f" --seed {champion.tags['seed']}" if champion.tags.get("seed") else ""
     command = f"podium run {champion.tags.get('recipe', 'RECIPE')}{seed}"
     return (
@@ -140,7 +142,7 @@ def other_graders(champion: mlflow_store.Registered, benchmarks: Sequence[str]) 
 
 
 def facts_of(registered: mlflow_store.Registered) -> dict[str, str]:
-    """Return a version's lineage tags under their labels on a page."""
+    """Return the tags that state a version's origin, under the labels that a page shows."""
     return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
 
 

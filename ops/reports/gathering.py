@@ -1,4 +1,4 @@
-"""Gather evidence from stored results, with a reason for each result that cannot be read."""
+"""Gather the evidence of a report from stored results, and the reason for each result that cannot be read."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from ops.results.table import Rows
 from ops.training.run.training_run import read_curve
 
 WORKER = "worker "
-"""Prefix of a solo worker's system name (`ops.evaluation.comparison`)."""
+"""The prefix of the name of a single worker as a system (`ops.evaluation.comparison`)."""
 Answers = dict[str, dict[str, list[list[float]]]]
 
 
 def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
-    """Gather the evidence on the policy of the last run in `runs` (training stage → folder), or on `base_policy` if
-    nothing was trained.
+    """Gather the evidence about the policy of the last run in `runs` (training stage → folder), or about `base_policy`
+    if nothing was trained.
 
-    Missing results and results of another setup are not errors: `absent` lists them, and exhibits report them.
+    Results that are missing or belong to another setup are no errors. `absent` lists them, and the exhibits report
+    them.
     """
     policy = StudyInputs(setup, runs, base_policy).last_policy
     rows, absent = _readable(setup, policy, base_policy)
@@ -66,7 +67,7 @@ def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, 
 
 
 def about(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> About:
-    """Return the identity of the run whose evidence `gather` gathers."""
+    """Return which run's evidence `gather` gathers."""
     recipe, policy = setup.recipe, StudyInputs(setup, runs, base_policy).last_policy
     synthetic = any(source.source == "embedded" for source in recipe.benchmarks.values())
     return About(

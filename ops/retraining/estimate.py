@@ -1,4 +1,4 @@
-"""Estimate the cost of a pool change, or of a night's questions, before any call is made."""
+"""Estimate what a change of the pool, or a round of drift detection, will cost before any call is made."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from ops.workers.client import WorkerClient
 
 @dataclass(frozen=True)
 class Estimate:
-    """The costs of a plan's parts, in order."""
+    """The estimated costs of the parts of a plan, in their order."""
 
     parts: tuple[Cost, ...] = ()
 
     @property
     def usd(self) -> Range:
-        """Total USD, including training."""
+        """The total in USD, including training."""
         return add_costs(self.parts).usd
 
     def __str__(self) -> str:
@@ -58,9 +58,11 @@ class Estimate:
 
 
 def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
-    """Estimate the cost of the plan beyond stored results, without a call. Raises `DataError` and `ConfigError`.
+    """Estimate what the plan costs beyond results that are already stored. No call is made. Raises `DataError` and
+    `ConfigError`.
 
-    `snapshot`: the change's snapshot, which identifies stored scores, decisions and trainings; None: nothing is stored.
+    `snapshot` is the snapshot of the change, by which stored scores, decisions and trainings are found; None if nothing
+    is stored.
     """
     if not plan.evaluate:
         return Estimate()
@@ -126,8 +128,7 @@ def _shares(setup: Setup, run: Path) -> dict[str, float]:
 
 
 def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
-    """Estimate what it costs to ask the questions of day `on` again, without a call. Raises `DataError` and
-    `ConfigError`."""
+    """Estimate the cost of asking the questions of day `on`. No call is made. Raises `DataError` and `ConfigError`."""
     count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
     asks = [
         PlannedCall(system.worker, problem.benchmark, build_solo_messages(problem), sample_of(on), problem.grader)
@@ -146,10 +147,10 @@ def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
 def stages(
     setup: Setup, stored: RemainingShares | None = None, of: Mapping[str, int | None] | None = None
 ) -> StageEstimator:
-    """The recipe's stages, priced from measurements.
+    """Return the stages of the recipe with prices from measurements.
 
-    `of`: benchmark → number of questions, if not the whole evaluation. Raises `ConfigError` for a worker without a
-    price.
+    `of` is the number of questions of each benchmark, if not the whole evaluation is meant. Raises `ConfigError` for a
+    worker without a price.
     """
     rows, measured = read_measurements(setup)
     asked = count_test_questions(setup.workspace, setup.recipe) if of is None else of

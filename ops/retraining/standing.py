@@ -1,4 +1,5 @@
-"""The champion on the current pool: find missing measurements, make the training decision and store it."""
+"""Judge the champion on the current pool: find measurements that are missing, decide whether to train, and store the
+decision."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ UNTRAINED = "an untrained policy is evaluated and not fine-tuned"
 
 
 def required(snapshot: Snapshot) -> RetrainingPlan:
-    """The work that a run's pool change requires; an empty plan for a run without a change. An untrained policy is
-    evaluated and never fine-tuned."""
+    """Return the work that the pool change of a run requires; an empty plan if the run has no change. An untrained
+    policy is evaluated and never fine-tuned."""
     if snapshot.change is None:
         return RetrainingPlan()
     made = plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
@@ -53,7 +54,7 @@ def required(snapshot: Snapshot) -> RetrainingPlan:
 
 
 def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
-    """The folder of the champion's cold start, if its scores on the current pool are stored; else None."""
+    """Return the folder of the champion's cold start if its scores on the current pool are stored, otherwise None."""
     folder = setup.workspace.runs / change.policy
     try:
         while (folder / PLAN_FILE).is_file():  # later stages and fine-tuning start from the policy of another run
@@ -69,7 +70,8 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
 
 
 def unanswered(setup: Setup) -> list[str]:
-    """All benchmarks with questions if any solo worker or baseline lacks stored answers, else an empty list."""
+    """Return all benchmarks with questions if a single worker or a baseline lacks stored answers, otherwise an empty
+    list."""
     try:
         read_solo_responses(setup, list_solo_workers(setup))
         make_score_reader(setup)
@@ -79,7 +81,7 @@ def unanswered(setup: Setup) -> list[str]:
 
 
 def stand(setup: Setup, snapshot: Snapshot) -> Decision:
-    """Judge the champion on the current pool from stored results, and store the decision under the snapshot's key.
+    """Judge the champion on the current pool from stored results, and store the decision under the key of the snapshot.
 
     Raises `PodiumError` if the run has no pool change or another version has become champion, and `DataError` if a
     measurement is missing.
@@ -114,8 +116,8 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
 
 
 def judged_alike(setup: Setup, champion: Registered) -> pl.LazyFrame:
-    """Return the champion's rows without the benchmarks that another version of a grader judged, which one line
-    names."""
+    """Return the champion's rows without the benchmarks that another version of a grader graded. One log line names
+    these."""
     import polars as pl
 
     rows, others = registry.score_rows(setup.workspace, champion), judged_otherwise(champion.tags, grader_keys(setup))
@@ -125,10 +127,10 @@ def judged_alike(setup: Setup, champion: Registered) -> pl.LazyFrame:
 
 
 def champion_to_judge_again(setup: Setup) -> Path | None:
-    """Return the champion's policy if another version of a grader judged it, on this pool and these questions.
+    """Return the champion's policy if another version of a grader graded it, on this pool and these questions.
 
-    Scoring it again then calls no worker whose answer is stored. None otherwise, and for a champion that this checkout
-    did not train.
+    Scoring it again calls no worker whose answer is stored. The result is None in all other cases, and for a champion
+    that was not trained in this checkout.
     """
     known = registry.champion(setup.workspace)
     if known is None or known.tags.get("pool_answers_key") != setup.pool.answers_key:
@@ -140,7 +142,7 @@ def champion_to_judge_again(setup: Setup) -> Path | None:
 
 
 def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) -> None:
-    """Send an alert, once per change, if the champion fails the gate or cannot use a new worker that pays."""
+    """Send one alert for the change if the champion fails the gate, or if it cannot use a new worker that pays."""
     change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
     assert change is not None
     failed = made.standing.failed
@@ -161,13 +163,14 @@ def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) 
 
 
 def newcomers(setup: Setup, change: PoolChange) -> tuple[str, ...]:
-    """Workers that neither the previous pool nor the champion's training had; a returning worker is not new."""
+    """Return the workers that neither the previous pool nor the champion's training had. A worker that returns is not
+    new."""
     known = PolicyCard.read(champion_folder(setup.workspace, change)).offered
     return tuple(name for name in setup.pool.names if name not in known and name not in change.before.names)
 
 
 def decided(workspace: Workspace, key: str) -> Decision:
-    """Read the decision that `stand` stored under a snapshot's key. Raises `DataError` if there is none."""
+    """Return the decision that `stand` stored under the key of a snapshot. Raises `DataError` if there is none."""
     file = _file(workspace, key)
     try:
         return Decision.of(json.loads(file.read_text(encoding="utf-8")))

@@ -42,7 +42,7 @@ def pack_groups(input_ids: torch.Tensor, attention_mask: torch.Tensor, completio
     for row, (ids, kept) in enumerate(zip(input_ids[:, :wide], mask[:, :wide], strict=True)):
         groups[tuple(ids[kept].tolist())].append(row)
     lengths = mask[:, wide:].sum(1).tolist()
-    # Each completion follows its own copy of the prompt's last token, whose state predicts the completion's first token.
+    # Each completion follows its own copy of the prompt's last token, whose state predicts the first new token.
     width = max(len(prompt) - 1 + sum(1 + lengths[row] for row in rows) for prompt, rows in groups.items())
     if width > MAX_PACKED_TOKENS:
         return None

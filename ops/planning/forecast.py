@@ -327,11 +327,17 @@ class Outlook(StrEnum):
     """What the stored answers say about whether training would pay."""
 
     UNKNOWN = "unknown"
+    """No answers are stored."""
     SILENT = "no signal"
+    """Too few groups would have different rewards (`MIN_SIGNAL`)."""
     PAYS = "may pay"
+    """The right worker for each question is certain to gain something over the best worker."""
     HARDLY_PAYS = "would hardly pay"
+    """The right worker for each question gains less than `MIN_GAIN`."""
     ONE_SAMPLE = "cannot be decided with one sample"
+    """Neither of the two can be shown with one answer per worker and problem."""
     UNDECIDED = "undecided"
+    """Neither of the two can be shown with the stored answers."""
 
 
 def assess_outlook(headroom: Headroom | None, signal: float) -> Outlook:

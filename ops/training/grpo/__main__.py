@@ -20,6 +20,7 @@ from ops.training.run.processes import STOP_SIGNALS, silence_libraries, watch_pa
 from ops.training.run.training_run import PLAN_FILE, RunPlan, RunResult, build_training_command
 
 EXIT_ERROR = 1
+"""The exit status after a known error."""
 
 
 def main() -> int:

@@ -109,7 +109,7 @@ def measure_headroom(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable
     subjects = [[known.get(key, "") for key in own.problems] for own in found]
     accuracies = [fmean(float(np.nanmean(array[:, place])) for array in strata) for place in range(len(workers))]
     best = max(range(len(workers)), key=lambda place: accuracies[place])
-    level = 2 * CONFIDENCE - 1  # the confidence of both ends together
+    level = 2 * CONFIDENCE - 1  # the two-sided confidence at which each end has `CONFIDENCE`
     first = [row for row in at_prices(reached, pool) if row.sample == 0]
     return Headroom(
         problems=sum(map(len, strata)),

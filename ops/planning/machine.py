@@ -124,7 +124,7 @@ def _detect_memory_gib() -> float:
     total = int(psutil.virtual_memory().total)
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # no such file, or "max"
+    except (OSError, ValueError):  # the file does not exist or contains "max"
         limit = total
     return min(total, limit) / GIB
 

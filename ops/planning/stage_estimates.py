@@ -272,7 +272,7 @@ class StageEstimator:
         worker.
         """
         seen = (calls - 1) / 2
-        costs, alone = WorkerCosts(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD
+        costs, alone = WorkerCosts(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD by worker
         for benchmark, count in asked.items():
             prices = on.get(benchmark, self._estimator)
             each = [(worker, prices.estimate_answer(worker, benchmark)) for worker in prices.workers]

@@ -137,7 +137,7 @@ class MlflowTracking:
                 self._send(client, self._pending[0])
                 self._pending.pop(0)
             then(client)
-        except Exception as error:  # noqa: BLE001  (whatever a store raises, a training is worth more than its curve there)
+        except Exception as error:  # noqa: BLE001  (no error of a store may end a training)
             self._next_attempt = self._clock() + _RETRY_S
             if not self._warned:
                 self._warned = True

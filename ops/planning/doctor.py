@@ -13,7 +13,7 @@ from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.installation import install_extra, pip_install
 from ops.core.workspace import Workspace
-from ops.grading.isolation import accepted_wall
+from ops.grading.isolation import choose_isolation
 from ops.planning.machine import Machine, detect_machine
 
 MIN_PYTHON, FIRST_UNSUPPORTED_PYTHON = (3, 11, 5), (3, 13)
@@ -66,7 +66,7 @@ def _check_disk(workspace: Workspace, machine: Machine) -> Diagnosis:
 
 def _check_sandbox() -> Diagnosis:
     try:
-        accepted_wall()
+        choose_isolation()
     except ConfigError as error:
         remedy = error.remedy.partition(", or accept")[0]
         return Diagnosis("sandbox", "optional", "bubblewrap does not work: no programming benchmark", remedy)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_problems
 from ops.config import Pool, Setup
 from ops.core.errors import DataError, counted
@@ -27,7 +27,7 @@ from ops.planning.estimate import Cost, MeasuredUsage, Range
 from ops.planning.lengths import estimate_lengths, read_shortlist
 from ops.planning.stage_estimates import StageEstimator
 from ops.planning.stored import open_existing_ledger
-from ops.precaching.profiles import outcomes, subjects_of
+from ops.precaching.profiles import map_subjects, tabulate_scores
 from ops.results.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
 from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult, read_curve
 from ops.workers.pool import at_prices
@@ -93,7 +93,7 @@ def measure_headroom(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable
     workers = sorted(worker for worker, answered in benchmarks.items() if answered == every)
     if not workers:
         return None
-    found, known = list(outcomes(reached, workers).values()), subjects_of(problems)
+    found, known = list(tabulate_scores(reached, workers).values()), map_subjects(problems)
     # A further sample of some workers only says nothing of a choice among all.
     samples = min(int((~np.isnan(own.scores)).any(axis=0).sum(axis=1).min()) for own in found)
     strata = [own.scores[:, :, :samples] for own in found]
@@ -159,13 +159,13 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, RunMeasurements | None]:
     Raises `DataError` if the mix or the responses cannot be read, `ConfigError` for a worker without a price.
     """
     from ops.curation import signal
-    from ops.precaching.profiles import tallies
+    from ops.precaching.profiles import tally_responses
 
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
-    stored = graded_responses(setup.workspace.data / "responses")
+    stored = read_graded_responses(setup.workspace.data / "responses")
     rows = [row for row in stored if row.worker in setup.pool.names]
-    chains = signal.rescue(setup.recipe.curation.rescued)
-    shares = signal.group_signals(tallies(rows), setup.recipe.grpo.rollouts_per_question, chains)
+    chains = signal.make_rescue_prior(setup.recipe.curation.rescued)
+    shares = signal.estimate_group_signals(tally_responses(rows), setup.recipe.grpo.rollouts_per_question, chains)
     last = find_last_run(setup)
     candidates = read_shortlist(setup)
     with open_existing_ledger(setup) as ledger:

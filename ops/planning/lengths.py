@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ops.benchmarks.base import EMBEDDED_TEST
-from ops.benchmarks.files import scan
-from ops.benchmarks.problem_files import asked_of, raw_files, read_problems
+from ops.benchmarks.files import scan_rows
+from ops.benchmarks.problem_files import raw_files, read_problems, select_evaluated_questions
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks
 from ops.config import Recipe, RoundLimits, Setup
 from ops.core.errors import DataError
@@ -96,10 +96,10 @@ def _read_available_problems(setup: Setup) -> list[Problem]:
             try:
                 read = read_problems(file) if candidates and file.is_file() else None
                 if read is None and source.source == "file" and source.files(split):
-                    read = BENCHMARKS[name].read(split, source, workspace, recipe.seed).problems
+                    read = BENCHMARKS[name].load(split, source, workspace, recipe.seed).problems
             except DataError:  # the stage that loads the file reports the error
                 continue
-            problems += asked_of(read or [], recipe, name) if split == "test" else read or []
+            problems += select_evaluated_questions(read or [], recipe, name) if split == "test" else read or []
     return problems
 
 
@@ -172,10 +172,10 @@ def _count_questions(workspace: Workspace, recipe: Recipe, name: str) -> int | N
     if source.source == "embedded":
         return source.test or EMBEDDED_TEST
     if source.source == "hub":
-        rows = BENCHMARKS[name].hub.parts["test"].rows
+        rows = BENCHMARKS[name].hub.splits["test"].rows
         return rows if source.test is None or rows is None else min(rows, source.test)
     try:
-        rows = sum(1 for file in source.files("test") for _ in scan(workspace.root / file))
+        rows = sum(1 for file in source.files("test") for _ in scan_rows(workspace.root / file))
     except DataError:
         return None
     return rows if source.test is None else min(rows, source.test)

@@ -15,7 +15,7 @@ import psutil
 
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.grading import isolation
+from ops.grading import find_available_isolation
 from ops.planning.memory import GIB
 
 USABLE_GIB_PER_GB = 0.99
@@ -73,7 +73,7 @@ def detect_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
         gpus=_detect_gpus() if gpus is None else parse_gpus(gpus),
         memory_gib=_detect_memory_gib(),
         disk_gib=shutil.disk_usage(_nearest_existing(workspace.state)).free / GIB,
-        has_bubblewrap=isolation() == "bubblewrap",
+        has_bubblewrap=find_available_isolation() == "bubblewrap",
         packages=frozenset(name for name in PACKAGES if importlib.util.find_spec(name) is not None),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         is_hypothetical=gpus is not None,

@@ -10,16 +10,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ops.benchmarks.graded import GRADER
-from ops.benchmarks.problem_files import by_benchmark, evaluation_questions
+from ops.benchmarks.graded import GRADER_KEY
+from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions
 from ops.conductor.policy import CARD_FILE
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
 from ops.core.once import OtherInputs, check_made
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses
-from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file, scores_key
-from ops.evaluation.stored_baselines import baseline_stores
+from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file, scores_key
+from ops.evaluation.stored_baselines import list_baseline_stores
 from ops.planning.estimate import MeasuredUsage, find_cached_calls, plan_precache_calls
 from ops.spending.ledger import Ledger, open_ledger
 from ops.spending.ledger_store import LEDGER_URL
@@ -127,7 +127,7 @@ def find_unscored(
     version of a grader judged count, because their answers are stored and only graded again. Raises `DataError` if the
     questions cannot be read.
     """
-    asked = evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
+    asked = read_evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
     return [
         benchmark
         for benchmark, own in asked.items()
@@ -144,7 +144,7 @@ def _has_scores(file: Path, key: Mapping[str, str], *, any_grader: bool = False)
     try:
         check_made(file, dict(key), "")
     except OtherInputs as error:
-        return any_grader and error.differing == (GRADER,)
+        return any_grader and error.differing == (GRADER_KEY,)
     except DataError:
         return False
     return True
@@ -152,7 +152,7 @@ def _has_scores(file: Path, key: Mapping[str, str], *, any_grader: bool = False)
 
 def _read_questions(setup: Setup) -> dict[str, list[Problem]]:
     try:
-        return evaluation_questions(setup.workspace, setup.recipe)
+        return read_evaluation_questions(setup.workspace, setup.recipe)
     except DataError:  # not all benchmarks are materialized
         return {}
 
@@ -182,7 +182,7 @@ def _remaining_precaching(setup: Setup, shortlist: Sequence[Problem], cache: Res
     to be shortlisted and asked.
     """
     curation, there = setup.recipe.curation, Counter(problem.domain for problem in shortlist)
-    asked = by_benchmark(shortlist)
+    asked = group_by_benchmark(shortlist)
     known = {
         domain: 1.0 if count >= curation.per_domain else count / (curation.per_domain * curation.shortlist_factor)
         for domain, count in there.items()
@@ -223,7 +223,7 @@ def _remaining_solo(
     made: dict[tuple[str, str], float] = {}
     setup = setup.of_opponents
     try:
-        workers = asked_alone(setup)
+        workers = list_solo_workers(setup)
     except DataError:  # the baseline's worker is unknown until precaching has run
         return made
     for benchmark, own in questions.items():
@@ -234,7 +234,7 @@ def _remaining_solo(
 
 def _remaining_baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
     try:
-        there = baseline_stores(setup)
+        there = list_baseline_stores(setup)
     except DataError:  # there is no training mix yet
         return {}
     return {

@@ -40,7 +40,7 @@ def require_hub_token(plan: RecipePlan) -> Iterator[MissingRequirement]:
     asked = [
         BENCHMARKS[name].hub.id
         for name, source in plan.recipe.benchmarks.items()
-        if source.source == "hub" and BENCHMARKS[name].hub.gated
+        if source.source == "hub" and BENCHMARKS[name].hub.is_gated
     ]
     if asked and not hub_token():
         pages = ", ".join(f"https://huggingface.co/datasets/{each}" for each in asked)

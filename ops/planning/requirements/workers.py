@@ -118,7 +118,7 @@ def require_serving_environment(plan: RecipePlan) -> Iterator[MissingRequirement
 def require_sandbox(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require the recipe's sandbox if workers' programs are graded."""
     sources = plan.recipe.benchmarks.items()
-    programs = [name for name, source in sources if GRADERS[BENCHMARKS[name].graded_by(source)].runs]
+    programs = [name for name, source in sources if GRADERS[BENCHMARKS[name].grader_name(source)].runs_programs]
     if programs and plan.recipe.grading.isolation == "bubblewrap" and not plan.machine.has_bubblewrap:
         yield MissingRequirement(
             "bubblewrap",

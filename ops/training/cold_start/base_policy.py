@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ops.benchmarks.graded import graders_of
+from ops.benchmarks.graded import graders_key_of_file
 from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import CARD_FILE, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
@@ -65,7 +65,7 @@ def base_policy_inputs(setup: Setup) -> Key:
     if recipe.cold_start is None:
         return key
     execution = digest(recipe.execution.what_answers_depend_on)
-    return {**key, "data": _hash_mix(mix)[:16], "grader": digest(graders_of(mix)), "execution": execution}
+    return {**key, "data": _hash_mix(mix)[:16], "grader": digest(graders_key_of_file(mix)), "execution": execution}
 
 
 def _offered_names(setup: Setup) -> list[str]:

@@ -7,7 +7,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TypedDict
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_problems
 from ops.config import ColdStart, RoundLimits, Setup
 from ops.core.errors import DataError
@@ -48,7 +48,9 @@ async def sample_examples(
     mix = read_problems(workspace.data / "training_mix.jsonl")
     problems = {problem.key: problem for problem in mix if problem.key not in excluded_keys}
     responses = [
-        row for row in graded_responses(workspace.data / "responses") if row.problem_key in problems and row.sample == 0
+        row
+        for row in read_graded_responses(workspace.data / "responses")
+        if row.problem_key in problems and row.sample == 0
     ]
     sampler = WorkflowSampler(
         team.names,

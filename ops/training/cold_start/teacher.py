@@ -59,7 +59,7 @@ async def collect_teacher_workflows(
             on_progress(done, total, "workflows of the teacher")
 
     settings = Evaluation(repeats=teacher.samples, batch=setup.recipe.evaluation.batch)
-    rows = await evaluate(conductor, problems, team, settings, seed=setup.recipe.seed, on_played=count)
+    rows = await evaluate(conductor, problems, team, settings, seed=setup.recipe.seed, on_executed=count)
     keyed = {(problem.benchmark, problem.id): problem.key for problem in problems}
     workflows: dict[str, dict[Workflow, None]] = {}
     for row in sorted((row for row in rows if row.correct), key=lambda row: row.cost_usd):

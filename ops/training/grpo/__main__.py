@@ -1,4 +1,4 @@
-"""GRPO's entry point: `python -m ops.training.grpo --run FOLDER`."""
+"""The command-line program that trains a run: `python -m ops.training.grpo --run FOLDER`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ EXIT_ERROR = 1
 
 
 def main() -> int:
-    """Train, or continue a run; return 0 on success or for a finished
-    run, and 1 after one line on stderr for a known error.
+    """Train the run in the folder of the option `--run`, or continue it, and return the exit status.
+
+    The status is 0 on success and for a run that has finished before. It is 1 after one line on stderr for a known
+    error.
     """
     what = "Train a Conductor by GRPO as the plan in a run's folder says."
     parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
@@ -50,7 +52,7 @@ def main() -> int:
 
 
 def print_result(result: RunResult, folder: Path) -> None:
-    """Print the run's result in one or two lines."""
+    """Print a run's result in one line, and a second line if the run ended early."""
     print(
         f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
         f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"
@@ -60,7 +62,10 @@ def print_result(result: RunResult, folder: Path) -> None:
 
 
 def train_run(folder: Path) -> RunResult | None:
-    """Return the run's result; None on ranks other than the first. Raises every kind of `PodiumError`."""
+    """Train the run in a folder and return its result, or None on ranks other than the first.
+
+    Raises subclasses of `PodiumError`.
+    """
     plan = RunPlan.read(folder)
     if (done := RunResult.read(folder)) is not None:
         print(f"{folder.name} has finished already: {done.steps} steps")

@@ -13,7 +13,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.config import Setup
 from ops.core.problem import Problem
 
@@ -29,12 +29,12 @@ _PAIR_TO_VARIANCE = 1 / 8
 
 def forecast_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, float]:
     """Return problem's key → the variance of its rewards, forecast from the precached responses. Raises `DataError`."""
-    from ops.curation.signal import group_signals, rescue
-    from ops.precaching.profiles import tallies
+    from ops.curation.signal import estimate_group_signals, make_rescue_prior
+    from ops.precaching.profiles import tally_responses
 
-    rows = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
-    chains, keys = rescue(setup.recipe.curation.rescued), [problem.key for problem in problems]
-    pairs = group_signals(tallies(rows), 2, chains, keys)
+    rows = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
+    chains, keys = make_rescue_prior(setup.recipe.curation.rescued), [problem.key for problem in problems]
+    pairs = estimate_group_signals(tally_responses(rows), 2, chains, keys)
     return {key: chance * _PAIR_TO_VARIANCE for key, chance in pairs.items()}
 
 

@@ -288,8 +288,8 @@ class RecipePlan:
 
     @property
     def grading_gib(self) -> float:
-        """Return the GiB of host memory in which programs are graded, where each core holds one batch of hidden tests.
-        """
+        """Return the GiB of host memory in which programs are graded, where each core holds one batch of hidden
+        tests."""
         return (
             bool(self.hidden_tests) * self.machine.cores * TEST_BATCH_BYTES_PER_CHARACTER * TEST_BATCH_CHARACTERS / GIB
         )

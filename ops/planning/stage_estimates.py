@@ -212,8 +212,8 @@ class StageEstimator:
         )
 
     def estimate_baselines(self) -> Cost:
-        """Return the cost of the baselines: single workers on the test questions, and the recipe's workflow baselines.
-        """
+        """Return the cost of the baselines: single workers on the test questions, and the recipe's workflow
+        baselines."""
         workers = len(self._setup.pool.workers)
         asked = self._baseline_answers
         alone = self._estimate_solo(asked)
@@ -439,8 +439,8 @@ class StageEstimator:
     def _with_most_steps(
         self, steps: Range, calls: Mapping[str, CallEstimate]
     ) -> tuple[Range, dict[str, CallEstimate]]:
-        """Return the workflow with the maximum number of steps as its high end, where each step sees all earlier steps.
-        """
+        """Return the workflow with the maximum number of steps as its high end, where each step sees all earlier
+        steps."""
         most = self._setup.recipe.prompting.max_steps
         said = _mean(calls, lambda call: call.answer).high + SUBTASK_TOKENS
         more = Range(0.0, 0.0, (most - steps.high) / 2 * said)

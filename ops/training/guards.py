@@ -54,8 +54,8 @@ class GuardEvidence:
     guards: Guards
     """The thresholds of the recipe."""
     solo_accuracy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """The accuracy of each worker alone, in [0, 1], by domain and then by worker. It is empty if it was not measured.
-    """
+    """The accuracy of each worker alone, in [0, 1], by domain and then by worker. It is empty if it was not
+    measured."""
 
     @property
     def window(self) -> int:

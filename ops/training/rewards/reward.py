@@ -79,7 +79,7 @@ class WorkerSamples(NamedTuple):
         """Return the sample index of each rollout at the given places among this process's rows.
 
         `rows` is the number of this process's rows; None means that `places` lists all of them. A problem is used once
-        per epoch, so a rollout's place in its group gives an index that is unique in the epoch. The rows of a group are
+        per epoch, so the epoch and a rollout's place in its group give a unique index. The rows of a group are
         consecutive over all ranks, and may be divided between two ranks.
         """
         here = list(places)

@@ -74,8 +74,8 @@ class RunPlan(Settings):
     few_shots: Path
     """The folder with the example texts that the prompt can contain."""
     account: str = ""
-    """The name under which the ledger counts the spending. An empty name stands for the run's own name (`Setup.run`).
-    """
+    """The name under which the ledger counts the spending. An empty name stands for the run's own name
+    (`Setup.run`)."""
     mlflow_uri: str | None = None
     """The URI of the MLflow store that tracks the run's curve. None means that the curve is written to the run's folder
     only."""

@@ -26,7 +26,7 @@ class Ballot:
     @classmethod
     def for_problem(cls, problem: Problem, vote: Vote) -> Ballot:
         """Make an empty ballot of a question."""
-        return cls(problem, vote.workflows, vote.enough)
+        return cls(problem, vote.workflows, vote.needed_votes)
 
     def next_workflows(self) -> range:
         """Return the numbers of the workflows to run now, side by side; empty once the answer stands.

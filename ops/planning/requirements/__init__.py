@@ -33,7 +33,7 @@ class NotReady(PodiumError):
 def find_missing(plan: RecipePlan, parts: Iterable[RunPart] = ALL_PARTS) -> list[MissingRequirement]:
     """All missing requirements of these parts of a pipeline run: those that prevent a start first, then by part. An
     untrained policy needs nothing for training."""
-    wanted = set(parts) if plan.recipe.trains else set(parts) - {"training"}
+    wanted = set(parts) if plan.recipe.is_trained else set(parts) - {"training"}
     asked = (requirement for need in ALL_PARTS if need in wanted for requirement in _REQUIREMENTS[need])
     found = dict.fromkeys(each for requirement in asked for each in requirement(plan))
     return sorted(found, key=lambda each: not each.refuses)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from ops.core.errors import ConfigError
-from ops.core.processes import name_of
+from ops.core.processes import unique_process_name
 
 NODES_VARIABLE, RANK_VARIABLE, MAIN_NODE_VARIABLE = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
 """The number of machines that train together; this machine's number, where 0 writes the results; HOST:PORT of number 0.
@@ -112,7 +112,7 @@ def list_watched_processes() -> list[str]:
     A killed launcher (for example by a lack of memory, which its ranks use) does not end its ranks. A trainer that was
     started by hand has no launcher and may outlive its shell.
     """
-    launcher = name_of(os.getppid()) if "LOCAL_RANK" in os.environ else ""
+    launcher = unique_process_name(os.getppid()) if "LOCAL_RANK" in os.environ else ""
     return [name for name in (os.environ.get(PARENT_VARIABLE, ""), launcher) if name]
 
 
@@ -127,7 +127,7 @@ def watch_parents() -> None:
         return
 
     def wait() -> None:
-        while all(name_of(int(name.partition(":")[0])) == name for name in names):
+        while all(unique_process_name(int(name.partition(":")[0])) == name for name in names):
             time.sleep(_POLL_S)
         os._exit(_EXIT_STATUS)
 

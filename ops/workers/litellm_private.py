@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from ops.workers.providers import import_litellm
 from ops.workers.reply_body import note_body
 
-TESTED_VERSION = {"litellm": "1.106.2"}
+WRITTEN_AGAINST = {"litellm": "1.106.2"}
 _MODELS = "model_prices_and_context_window_backup.json"
 
 

@@ -32,8 +32,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from ops.core.workspace import Workspace
-from ops.core.processes import one_at_a_time
-with one_at_a_time(Workspace(Path(sys.argv[1]))):
+from ops.core.processes import hold_run_lock
+with hold_run_lock(Workspace(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(60)
 """

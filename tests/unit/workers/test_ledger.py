@@ -199,11 +199,11 @@ def test_500_calls_at_once_in_four_processes_never_pass_the_cap(tmp_path: Path) 
 _SENDER = """
     import sys, time
     from pathlib import Path
-    from ops.spending.ledger import Bill, Departure, Ledger
+    from ops.spending.ledger import Bill, Ledger, OutgoingCall
     ledger = Ledger(Path(sys.argv[1]))
     done, queued, sent = ledger.reserve_many("run", [0.2, 0.4, 0.3], 1.0)
     ledger.settle(Bill(done, "test", "w", 0.1))
-    ledger.mark_sent(Departure(sent, "test", "w", "key"))
+    ledger.mark_sent(OutgoingCall(sent, "test", "w", "key"))
     print("ready", flush=True)
     time.sleep(60)
 """

@@ -27,7 +27,7 @@ NOTICE_PERIOD = timedelta(days=60)
 
 def require_stores(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the ledger, the cache and the registry still exist if they held something before."""
-    if plan.recipe.asks_workers and plan.recipe.replay is None:
+    if plan.recipe.can_call_workers and plan.recipe.replay is None:
         for error in find_missing_parts(plan.setup.workspace):
             yield MissingRequirement(error.file, error.problem, error.remedy)
 
@@ -159,7 +159,7 @@ def require_budget(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 def _find_unpriced(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Yield an entry for each worker that has no price."""
-    config, pools = plan.setup.workspace.config, plan.setup.every_pool
+    config, pools = plan.setup.workspace.config, plan.setup.all_pools
     for worker, file in ((worker, pool_file(config, name)) for name, pool in pools.items() for worker in pool.workers):
         try:
             find_price(worker, file)

@@ -13,8 +13,8 @@ from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.core.once import data_version
 from ops.evaluation.baseline import needs_every_worker
-from ops.evaluation.baselines.oracle import oracle_estimates
-from ops.precaching.profiles import profile
+from ops.evaluation.baselines.oracle import estimate_oracles
+from ops.precaching.profiles import profile_workers
 from ops.results.leaderboard import percent
 
 
@@ -46,10 +46,10 @@ def baselines(
     alone, asked, made = ask_opponents(podium, benchmarks, reporter.progress(context), again=again)
     for benchmark in benchmarks:
         rows = [row for cell, responses in alone.items() if cell.benchmark == benchmark for row in responses]
-        accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile(rows)]
+        accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile_workers(rows)]
         facts: dict[str, dg.MetadataValue | str] = {"workers": metadata.table(("worker", "accuracy in %"), accuracies)}
         if needs_every_worker(podium.load().recipe.evaluation.baselines):
-            facts["oracle"] = metadata.oracle(list(oracle_estimates(rows).values()))
+            facts["oracle"] = metadata.oracle(list(estimate_oracles(rows).values()))
         own = {name: summaries[benchmark] for name, summaries in asked.items() if benchmark in summaries}
         if systems := [(name, percent(each.accuracy), each.cost_usd) for name, each in own.items()]:
             facts["baselines"] = metadata.table(("baseline", "accuracy in %", "USD a question"), systems)

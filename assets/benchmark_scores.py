@@ -10,7 +10,7 @@ from assets.raw_problems import raw_problems
 from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Podium, Reporter, servers
 from assets.worker_pool import worker_pool
-from ops.benchmarks.problem_files import evaluated_on
+from ops.benchmarks.problem_files import describe_evaluation_tests
 from ops.core.charts import png
 from ops.core.once import data_version
 from ops.evaluation.stored import CONDUCTOR, score_folder
@@ -18,7 +18,7 @@ from ops.precaching.opening import open_client
 from ops.results.leaderboard import interval, percent, worker_use
 from ops.results.summary import summarize
 from ops.results.table import joined
-from ops.stages.evaluation import is_scored, score_policy
+from ops.stages.evaluation import is_policy_scored, score_policy
 from ops.workflow.strategy import measure_diversity
 
 
@@ -38,12 +38,12 @@ def benchmark_scores(
     setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
     benchmarks = partitions.in_recipe(context, setup.recipe)
     folder, again = score_folder(setup.workspace, CONDUCTOR, policy), asked_again(context)
-    if not again and is_scored(setup, policy, CONDUCTOR, benchmarks):
+    if not again and is_policy_scored(setup, policy, CONDUCTOR, benchmarks):
         return unchanged(context, data_version(folder), benchmarks)
     gate.ready(podium, "workers", "evaluation")
     client = open_client(setup, "evaluation")
     with servers(setup):
-        scores = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, again=again)
+        scores = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, force=again)
     rows = joined(scores.values())
     summaries = summarize(rows)
     for benchmark, summary in summaries.items():
@@ -60,7 +60,7 @@ def benchmark_scores(
             "patterns": len(summary.patterns),
             "diversity_bits": measure_diversity(Counter(summary.patterns).elements()).entropy,
         }
-        if tests := evaluated_on(setup.workspace, setup.recipe, benchmark):
+        if tests := describe_evaluation_tests(setup.workspace, setup.recipe, benchmark):
             facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, client.counts)

@@ -1,6 +1,5 @@
-"""The change of the champion's pool that needs work: the difference
-between the last handled pool and the current one.
-"""
+"""Find the change of the champion's pool that still needs work: the difference between the pool that was last handled
+and the current one."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ DEALING = ("lifecycle", "costs", RETRAINING)
 CHANGE = "podium/change"
 """Run tag: the champion's version, the last run that handled its pool, and the keys of the current pool."""
 LOOKED_AT = 50
-"""Number of runs of a job that are searched for one of the champion's recipe."""
+"""How many runs of a job are searched for one of the champion's recipe."""
 
 
 class Due(NamedTuple):
@@ -37,7 +36,7 @@ class Due(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A key that is equal for two observations of the same change."""
+        """Return a key that is the same whenever the same change is observed."""
         change = self.snapshot.change
         assert change is not None
         pool = self.snapshot.pool
@@ -45,25 +44,25 @@ class Due(NamedTuple):
 
     @property
     def tags(self) -> dict[str, str]:
-        """Run tags: the snapshot, the change and its plan."""
+        """Return the tags of a run for this change: the snapshot, the change and its plan."""
         return {**self.podium.launch_tags(), CHANGE: self.key, "podium/plan": str(self.plan)}
 
 
 class NoChampion(PodiumError):
-    """No champion exists that could be retrained."""
+    """There is no champion that could be retrained."""
 
 
 def the_champion(workspace: Workspace) -> Champion:
-    """Return what retraining reads of the champion. Raises `NoChampion`, and `DataError`."""
+    """Return the champion with what retraining needs of it. Raises `NoChampion` and `DataError`."""
     if (known := champion(workspace)) is None:
         raise NoChampion("there is no champion: `podium run` trains and promotes one")
     return known
 
 
 def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> Due:
-    """Return the change of the pool that needs work; its plan is empty if there is none.
+    """Return the change of the pool that needs work. Its plan is empty if nothing needs work.
 
-    Raises `NoChampion`, `ConfigError` (for example, while a pool's file is being edited) and `DataError`.
+    Raises `NoChampion`, `ConfigError` (for example, while a person edits a file of the pool) and `DataError`.
     """
     known = the_champion(workspace)
     now = podium.repeating(known.snapshot)
@@ -74,9 +73,8 @@ def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> D
 
 
 def dealt_with(podium: Podium, instance: dg.DagsterInstance, known: Champion) -> tuple[Pool, str]:
-    """Return the pool of the last successful complete run of the champion's recipe, and the run's id; without such a
-    run, the pool that the champion was trained with.
-    """
+    """Return the pool of the last complete and successful run of the champion's recipe, and the run's id. Without such
+    a run, this is the pool of the champion's training."""
     ended = [
         record
         for job in DEALING

@@ -23,7 +23,7 @@ from assets.shortlist import shortlist
 from assets.training_mix import training_mix
 from assets.worker_responses import worker_responses
 from ops.config import Recipe
-from ops.grading import isolation
+from ops.grading import find_available_isolation
 from ops.stages.checks import check_once
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import assess_cold_start
@@ -160,13 +160,13 @@ def _of_data(
 ) -> dg.AssetCheckResult:
     """Return the result of a check of `ops.stages.checks`; the last one if it passed on the same files."""
     setup = podium.load()
-    report, is_new = check_once(setup, name, _recorded(context, setup.recipe), again=asked_again(context))
+    report, is_new = check_once(setup, name, _recorded(context, setup.recipe), force=asked_again(context))
     facts: dict[str, dg.MetadataValue] = {
         "checked": dg.MetadataValue.int(report.checked),
         "skipped": dg.MetadataValue.int(report.skipped),
         "set_aside": dg.MetadataValue.int(report.set_aside),
         "failures": dg.MetadataValue.json(report.failures),
-        "sandbox": dg.MetadataValue.text(isolation()),
+        "sandbox": dg.MetadataValue.text(find_available_isolation()),
     }
     if not is_new:
         facts[UNCHANGED] = dg.MetadataValue.text("since it passed on the same files")

@@ -42,9 +42,9 @@ _STATUS = re.compile(r"failed with code (-?\d+)")
 
 
 def run_folder(podium: Podium) -> Path:
-    """Return the folder of this configuration's training run; write the run's plan unless it exists.
+    """Return the folder of this configuration's training run, and write the run's plan unless it exists.
 
-    In a run about a changed pool: the folder of the training that continues the champion's.
+    In a run about a changed pool, it is the folder of the training that continues the champion's.
     """
     setup, snapshot = podium.load(), podium.snapshot()
     if snapshot.change is not None:
@@ -61,9 +61,8 @@ def not_trained(podium: Podium) -> str:
 
 
 def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool:
-    """Return whether the configuration has that further stage of
-    training; a fine-tuned champion is always a single run.
-    """
+    """Return whether the configuration has that additional training stage. A fine-tuned champion is always a single
+    run."""
     return podium.snapshot().change is None and getattr(podium.load().recipe, section) is not None
 
 
@@ -95,7 +94,7 @@ def trained(
     trainer: dg.PipesSubprocessClient,
     folder: Path,
 ) -> dg.MaterializeResult:
-    """Return the run in `folder`, trained to its end by the plan in the folder unless it has finished. Raises the
+    """Train the run in `folder` by the plan in the folder, unless it has finished, and return its result. Raises the
     errors of `_train`."""
     restore_run(podium.load().workspace, folder)
     result = RunResult.read(folder)
@@ -109,7 +108,7 @@ def trained(
 
 
 def kept(context: dg.AssetExecutionContext, folder: Path, why_not: str) -> dg.MaterializeResult:
-    """Return the run in `folder`, which the previous stage left, for a recipe without this stage."""
+    """Return the result of the previous stage, for a recipe without this stage."""
     context.log.info(why_not)
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": why_not})
 
@@ -117,7 +116,8 @@ def kept(context: dg.AssetExecutionContext, folder: Path, why_not: str) -> dg.Ma
 def train(
     context: dg.AssetExecutionContext, reporter: Reporter, trainer: dg.PipesSubprocessClient, folder: Path
 ) -> RunResult:
-    """Train the run in `folder` to its end, with its workers served meanwhile. Raises the errors of `_train`."""
+    """Train the run in `folder` to its end, while the workers that Podium hosts are served. Raises the errors of
+    `_train`."""
     plan = RunPlan.read(folder)
     with _following(folder, plan.recipe.grpo.steps, reporter.progress(context)):
         return _train(context, trainer, plan, folder)

@@ -81,5 +81,5 @@ def drift(
 
 
 def today() -> date:
-    """Return the day in UTC, which chooses the questions."""
+    """Return the day in UTC, which decides the questions that are asked."""
     return datetime.now(UTC).date()

@@ -1,7 +1,7 @@
-"""Conditions of assets that spend money: the machine is ready, and the newest checks of the inputs have passed.
+"""Conditions of the assets that spend money: the machine is ready, and the newest checks of the inputs have passed.
 
-Dagster's blocking checks stop later assets of the same run only. An asset that is materialized alone in the UI is
-another run, so the assets that spend money check these conditions themselves.
+Dagster's blocking checks only stop later assets of the same run. An asset that is materialized alone in the web
+interface is another run, so the assets that spend money check these conditions themselves.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ BLOCKING = {
     "training_mix": ("fit_to_train_on", "gold_answers_score_one"),
     "base_policy": ("writes_workflows",),
 }
-"""Each asset's blocking checks."""
+"""The blocking checks of each asset."""
 
 
 class RefusedData(PodiumError):
-    """A check of an upstream asset failed; the message names the check and its result."""
+    """A check of an upstream asset failed. The message names the check and its result."""
 
 
 def passed(context: dg.AssetExecutionContext, *upstream: str) -> None:
-    """Raise `RefusedData` if the newest materialization of an asset in `upstream` failed a blocking check.
+    """Raise `RefusedData` if an asset in `upstream` failed a blocking check at its newest materialization.
 
     Checks that have not run since that materialization are ignored.
     """
@@ -52,6 +52,6 @@ def ready(podium: Podium, *needs: RunPart, setup: Setup | None = None) -> None:
     """Raise `NotReady` with all requirements of the run's recipe that this machine does not meet for these parts of a
     pipeline run.
 
-    `setup`: the recipe as changed by a study.
+    `setup` is the recipe as a study changes it; None for the run's own recipe.
     """
     check_ready(setup or podium.load(), needs, podium.snapshot().deepspeed)

@@ -1,7 +1,7 @@
-"""The result of a step that had nothing to make: the last one, with its metadata.
+"""The result of a step that has nothing to do: its last result, with the metadata.
 
-Whether a step has something to make is decided by the keys of its outputs (`ops.core.once`), and not by Dagster, so
-that the command line and DVC's stages decide in the same way.
+The keys of a step's outputs (`ops.core.once`) decide whether it has something to do, and not Dagster, so that the
+command line and the stages of DVC decide in the same way.
 """
 
 from __future__ import annotations
@@ -15,24 +15,22 @@ from assets import metadata
 from ops.workers.client import Counts
 
 AGAIN = "podium/again"
-"""Run tag: with any value, every step of the run is done."""
+"""The run tag that lets every step of the run do its work again, whatever its value is."""
 UNCHANGED = "unchanged"
-"""Metadata of a result that was not made in its own run: since when the output is as it is."""
+"""The metadata entry of a result that an earlier run made: since when the output is unchanged."""
 _DATA_VERSION = "dagster/data_version"
 
 
 def asked_again(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> bool:
-    """Return whether everything is to be made, whatever is made already."""
+    """Return whether every step is to do its work again, also where its output exists."""
     return AGAIN in context.run.tags
 
 
-def unchanged(
-    context: dg.AssetExecutionContext, version: str, benchmarks: Sequence[str] = ()
-) -> dg.MaterializeResult:
-    """Return the result of an asset whose output is already made and has this data version.
+def unchanged(context: dg.AssetExecutionContext, version: str, benchmarks: Sequence[str] = ()) -> dg.MaterializeResult:
+    """Return the result of an asset whose output with this data version exists already.
 
     The metadata are those of the last materialization if it was about the same output. `benchmarks` are the partitions
-    that the run is about, each with metadata of its own.
+    of the run; each has metadata of its own.
     """
     facts: dict[str, Any] = {}
     for partition in benchmarks or ("",):

@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from ops.benchmarks.registry import shown
+from ops.benchmarks.registry import displayable_question
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
@@ -22,8 +22,8 @@ from ops.workers.client import Counts
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.TableMetadataValue:
-    """Return a table that the UI draws directly. Numbers stay numbers, None becomes a dash, and headings are made
-    distinct."""
+    """Return a table that Dagster's web interface draws itself. Numbers stay numbers, None becomes a dash, and equal
+    headings are made distinct."""
     cells = [{name: "–" if cell is None else cell for name, cell in zip(head, row, strict=True)} for row in rows]
     schema = [dg.TableColumn(name, _type([row[name] for row in cells])) for name in head]
     return dg.MetadataValue.table([dg.TableRecord(row) for row in cells], dg.TableSchema(schema))
@@ -45,7 +45,7 @@ def drawing(title: str, svg: str) -> dg.MarkdownMetadataValue:
 
 
 def percent(score: Score | MeanEstimate | None) -> str:
-    """Return an accuracy in % with its standard error or 95 % interval, or a dash without a measurement."""
+    """Return an accuracy in % with its standard error or 95 % interval, or a dash if it was not measured."""
     if score is None:
         return "–"
     estimate = of_score(score) if isinstance(score, Score) else score
@@ -54,7 +54,7 @@ def percent(score: Score | MeanEstimate | None) -> str:
 
 
 def oracle(estimates: Sequence[OracleEstimate]) -> str:
-    """Return the oracle's mean accuracy over benchmarks in %, or its upper bound and what chance alone gives."""
+    """Return the oracle's mean accuracy over benchmarks in %, or its upper bound and what luck alone would reach."""
     fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
     if len(fair) == len(estimates):
         return f"{percent(mean_of(fair))} %"
@@ -63,7 +63,7 @@ def oracle(estimates: Sequence[OracleEstimate]) -> str:
 
 
 def oracle_line(estimates: Sequence[OracleEstimate]) -> tuple[str, float]:
-    """Return the name and the height in % of the oracle's line in a chart of workers."""
+    """Return the name of the oracle's line in a chart of workers, and its height in %."""
     fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
     if len(fair) == len(estimates):
         height = 100 * mean_of(fair).mean
@@ -73,7 +73,7 @@ def oracle_line(estimates: Sequence[OracleEstimate]) -> tuple[str, float]:
 
 
 def rounded(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `facts` with every float rounded to six significant digits, and a dash for NaN."""
+    """Return `facts` with every float rounded to six significant digits, and NaN as a dash."""
     return {name: _rounded(fact) if isinstance(fact, float) else fact for name, fact in facts.items()}
 
 
@@ -82,14 +82,14 @@ def _rounded(fact: float) -> float | str:
 
 
 def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
-    """Return the first few problems as shown to workers; for a confidential benchmark only their ids."""
+    """Return the first `count` problems as workers see them; for a confidential benchmark only their ids."""
     chosen = problems[:: max(1, len(problems) // count)][:count]
-    quoted = (shown(problem).replace("\n", "\n> ") for problem in chosen)
+    quoted = (displayable_question(problem).replace("\n", "\n> ") for problem in chosen)
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
 
 
 def cold_start(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the facts of a cold start and of its validation."""
+    """Return the facts about a cold start and its validation."""
     return {
         "examples": dg.MetadataValue.int(record.examples),
         "tokens": dg.MetadataValue.int(record.tokens),
@@ -110,7 +110,7 @@ def _teacher(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
 
 
 def validity(seen: ValidationResult) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the share of valid workflows on problems without training examples, and the reasons of failure."""
+    """Return the share of valid workflows on problems without training examples, and the reasons for invalid ones."""
     return {
         "valid_workflows": dg.MetadataValue.float(seen.share),
         "problems_not_taught": dg.MetadataValue.int(seen.problems),
@@ -119,17 +119,17 @@ def validity(seen: ValidationResult) -> dict[str, dg.MetadataValue[Any]]:
 
 
 def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | str]:
-    """Return a study's results: its tables, a note on them and its picture."""
+    """Return the results of a study: its tables, a note about them and its picture."""
     tables = {"table": found.summary, "details": found.details, "families": found.families, "claims": found.claims}
     return {
         **{name: table(*columns) for name, columns in tables.items() if columns.rows},
-        **({"said": found.said} if found.said else {}),
+        **({"said": found.note} if found.note else {}),
         "picture": picture(title, found.picture),
     }
 
 
 def calls(counts: Counts) -> dict[str, dg.MetadataValue]:
-    """Return the counts of the stage's worker calls."""
+    """Return how many worker calls a stage made, and how many of them were cached, retried or failed."""
     return {
         "calls_live": dg.MetadataValue.int(counts.live),
         "calls_cached": dg.MetadataValue.int(counts.cached),

@@ -19,12 +19,12 @@ different workers overlap and each process starts once.
 
 
 def every() -> dict[str, str]:
-    """Return run tags of a run over every benchmark."""
+    """Return the run tags of a run over every benchmark."""
     return _range(list(BENCHMARKS))
 
 
 def of_recipe(recipe: Recipe) -> dict[str, str]:
-    """Return run tags of the smallest range of benchmarks that includes all of the recipe's."""
+    """Return the run tags of the smallest range of benchmarks that includes all those of the recipe."""
     return _range([name for name in BENCHMARKS if name in recipe.benchmarks])
 
 
@@ -33,8 +33,8 @@ def _range(names: list[str]) -> dict[str, str]:
 
 
 def in_recipe(context: dg.AssetExecutionContext, recipe: Recipe) -> list[str]:
-    """Return the recipe's benchmarks among the run's partitions;
-    metadata of the other partitions state that nothing was made.
+    """Return the recipe's benchmarks among the partitions of the run. The metadata of other partitions say that nothing
+    was made.
 
     Raises `ConfigError` if the range contains none of the recipe's benchmarks.
     """

@@ -15,21 +15,25 @@ from ops.core.errors import ConfigError
 from ops.core.installation import install_extra
 
 TEAM = "PODIUM_TEAM"
-"""If set, Dagster has a daemon, a queue and one storage for several machines."""
+"""The environment variable which says that Dagster has a daemon, a queue and one storage for several machines."""
 EXECUTOR = "PODIUM_EXECUTOR"
-"""How the steps of a run are executed: in_process (default), multiprocess, or kubernetes (one pod per step)."""
+"""The environment variable that decides how the steps of a run are executed: in_process (default), multiprocess, or
+kubernetes (one pod per step)."""
 GPU_NODES = "PODIUM_GPU_NODES"
-"""On Kubernetes: the label of nodes with GPUs, ``KEY=VALUE``; by default any node with a GPU."""
+"""The environment variable with the label, KEY=VALUE, of the Kubernetes nodes with GPUs; by default any node with a GPU
+is used."""
 GPUS = "PODIUM_GPUS"
-"""On Kubernetes: GPUs of a step that trains or generates workflows (default 1); 0 for policies that need none."""
+"""The environment variable with the number of GPUs of a step that trains or generates workflows on Kubernetes (default
+1); 0 for policies that need none."""
 GPU_IMAGE = "PODIUM_GPU_IMAGE"
-"""On Kubernetes: the image of such a step, the Dockerfile's target gpu; by default that of every other step."""
+"""The environment variable with the image of such a step on Kubernetes, the target gpu of the Dockerfile; by default it
+is the image of all other steps."""
 GPU = "gpu"
 """Dagster's pool of the steps that need a GPU: a team's instance limits how many of them run at once."""
 
 
 def one_process() -> bool:
-    """Return whether a run is a single process on one machine, so that a lock detects its death."""
+    """Return whether a run is a single process on one machine, so that a lock shows whether it has died."""
     return not os.environ.get(TEAM) and os.environ.get(EXECUTOR, "in_process") == "in_process"
 
 
@@ -49,7 +53,7 @@ step, which imports it again: four seconds or more, for steps that often take le
 
 
 def executor() -> dg.ExecutorDefinition:
-    """Return the executor of steps. Raises `ConfigError`."""
+    """Return the executor of the steps. Raises `ConfigError`."""
     named = os.environ.get(EXECUTOR) or "in_process"
     if named == "kubernetes":
         try:
@@ -66,7 +70,8 @@ def executor() -> dg.ExecutorDefinition:
 
 
 def gpu_pod() -> dict[str, Any]:
-    """Return the tags of a step that needs a GPU: nodes, resources and image of its pod on Kubernetes, otherwise none.
+    """Return the tags of a step that needs a GPU: on Kubernetes the nodes, resources and image of its pod, otherwise
+    none.
 
     Raises `ConfigError`.
     """

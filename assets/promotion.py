@@ -9,16 +9,16 @@ from assets.registered_model import registered_model
 from assets.resources import Podium
 from ops.core.charts import png
 from ops.reports.verdict import checks_table, differences, pairings_table
-from ops.stages.release import try_challenger
+from ops.stages.release import judge_and_promote
 
 
 @dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
 def promotion(podium: Podium) -> dg.MaterializeResult:
     """Decide whether the new version becomes the champion. config/promotion.yaml has the conditions: paired tests
     against the champion and the best worker, cost and valid workflows."""
-    outcome = try_challenger(podium.load(), final_policy(podium), podium.snapshot().gate)
+    outcome = judge_and_promote(podium.load(), final_policy(podium), podium.snapshot().gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
-        "promoted": outcome.promoted,
+        "promoted": outcome.is_champion,
         "version": outcome.version,
         "analysis": outcome.decision.analysis,
         "report": dg.MetadataValue.path(outcome.page),

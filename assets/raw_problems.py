@@ -7,7 +7,7 @@ from assets.last_result import asked_again, unchanged
 from assets.resources import Podium
 from ops import versioning
 from ops.core.once import data_version
-from ops.stages.data import data_files, raw_once
+from ops.stages.data import data_files, load_raw_once
 
 
 @dg.asset(
@@ -20,7 +20,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
     """Load the training and test questions of each benchmark into one format."""
     setup = podium.load()
     benchmarks = partitions.in_recipe(context, setup.recipe)
-    made = {name: raw_once(setup, name, again=asked_again(context)) for name in benchmarks}
+    made = {name: load_raw_once(setup, name, force=asked_again(context)) for name in benchmarks}
     versioning.record(setup.workspace, podium.snapshot(), "raw_problems")
     version = data_version(*data_files(setup.workspace, "raw_problems"))
     if not any(made.values()):

@@ -8,7 +8,7 @@ from assets.resources import Podium
 from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.core.errors import PodiumError
-from ops.evaluation.comparison import stored_comparison
+from ops.evaluation.comparison import read_comparison
 from ops.release import registry
 from ops.release.lineage import Lineage, as_tag
 from ops.training.run.tracking import find_tracked_checkpoint, find_tracked_run
@@ -27,7 +27,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
     trained = [result for result in results if result is not None]
     if len(trained) < len(results):
         raise PodiumError(f"{policy}: holds no finished training. Materialize {', '.join(runs)} first")
-    comparison = stored_comparison(setup, policy)
+    comparison = read_comparison(setup, policy)
     lineage = Lineage(
         git_commit=podium.snapshot().git_commit,
         dvc_revision=versioning.revision(workspace),
@@ -36,7 +36,7 @@ def registered_model(podium: Podium) -> dg.MaterializeResult:
         pool_prices_key=pool.prices_key,
         recipe=recipe.name,
         training_cost_usd=round(sum(result.cost_usd for result in trained), 6),
-        evaluation=comparison.origin,
+        evaluation=comparison.scores_key,
         questions=as_tag(comparison.questions),
         graders=as_tag(comparison.graders),
     )

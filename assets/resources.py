@@ -1,4 +1,4 @@
-"""Dagster resources of every asset: the checkout with its recipe, and the receiver of progress."""
+"""The Dagster resources of all assets: the checkout with its recipe, and the receiver of progress."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from ops.versioning import git_commit
 from ops.workers.client import Counts
 
 SNAPSHOT = "podium/snapshot"
-"""Run tag: the key of the snapshot that a run works from, a file in `.podium/snapshots`."""
+"""The run tag with the key of the snapshot from which a run works, a file in `.podium/snapshots`."""
 ONE_AT_A_TIME = {"podium/pipeline_run": "true"}
-"""Run tag of the jobs that exclude each other, because they write the same files."""
+"""The run tag of the jobs that exclude each other, because they write the same files."""
 RETRAINING = "retraining"
-"""The job that executes the work that a change of the champion's pool requires."""
+"""The name of the job that does the work which a change of the champion's pool requires."""
 
 
 class OnProgress(Protocol):
-    """Callback of long operations: units done, units in total, and a note about the current work."""
+    """A callback of long operations. It receives the units done, the total units, and a note about the current work."""
 
     def __call__(self, done: int, total: int, note: str = "", /) -> None: ...
 
 
 @contextmanager
 def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
-    """Serve the workers that Podium hosts itself inside the block; start nothing unless `needed`."""
+    """Serve the workers that Podium hosts itself while the block is executed. Nothing is started unless `needed`."""
     with ExitStack() as stack:
         for pool in setup.every_pool.values() if needed and setup.recipe.asks_workers else ():
             stack.enter_context(serve_pool(pool, setup.workspace))
@@ -50,10 +50,10 @@ def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
 
 
 class Podium(dg.ConfigurableResource):
-    """The checkout and the recipe of a run; within a run, the snapshot that the run reads.
+    """The checkout and the recipe of a run; during a run, also the snapshot that the run reads.
 
-    The first process of a run takes the snapshot and writes its key into the run's tags, unless the launching process
-    has done so (`launch_tags`). Later processes and retries of the run read that snapshot.
+    The first process of a run takes the snapshot and writes its key into the run's tags, unless the process that
+    launched the run has done so (`launch_tags`). Later processes and retries of the run read that snapshot.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # launchpads show them
@@ -71,8 +71,8 @@ class Podium(dg.ConfigurableResource):
     """The checkout's lock, released together with this object: sensors cannot use a resource with a teardown."""
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Find or take the run's snapshot. Raises `ConfigError`, `DataError`; and `PodiumError` while another process
-        of this checkout executes a pipeline run."""
+        """Find the snapshot of the run, or take it. Raises `ConfigError` and `DataError`, and `PodiumError` while
+        another process of this checkout executes a pipeline run."""
         if context.run is None or context.instance is None:
             return
         if ONE_AT_A_TIME.items() <= context.run.tags.items() and placement.one_process():
@@ -114,7 +114,7 @@ class Podium(dg.ConfigurableResource):
         return Snapshot.read(self.workspace().snapshots, key) if key else None
 
     def repeating(self, snapshot: Snapshot) -> Podium:
-        """Return the resource for a new run of the same recipe and seed, with the present files."""
+        """Return the resource for a new run of the snapshot's recipe and seed, which reads the present files."""
         # The values of `choosing` are not plain strings, about which pydantic would warn.
         offered = {str(name): name for name in type(self.recipe)} if isinstance(self.recipe, StrEnum) else {}
         recipe, pool = split_pool(snapshot.recipe_file)
@@ -125,7 +125,7 @@ class Podium(dg.ConfigurableResource):
         return other
 
     def snapshot(self) -> Snapshot:
-        """Return the run's snapshot; outside a run, a snapshot of the present files. Raises `ConfigError`."""
+        """Return the snapshot of the run; outside of a run, a snapshot of the present files. Raises `ConfigError`."""
         if self._of_this_run is not None:
             return self._of_this_run
         workspace = self.workspace()
@@ -133,14 +133,14 @@ class Podium(dg.ConfigurableResource):
         return Snapshot.take(workspace.config, recipe, self.seed, git_commit(workspace))
 
     def load(self) -> Setup:
-        """Load recipe, pool and workspace from `snapshot`. Raises `ConfigError`."""
+        """Load recipe, pool and workspace from the snapshot. Raises `ConfigError`."""
         snapshot = self.snapshot()
         workspace = Workspace(self.workspace().root, rehearsal=snapshot.recipe.replay is not None)
         configure_grading(snapshot.recipe, workspace.root, workspace.cache)
         return snapshot.setup(workspace)
 
     def launch_tags(self) -> dict[str, str]:
-        """Store the snapshot; return the tags of a run that is to read it. Raises `ConfigError`."""
+        """Store the snapshot, and return the tags of a run that is to read it. Raises `ConfigError`."""
         snapshot = self.snapshot()
         snapshot.write(self.workspace().snapshots)
         return {
@@ -152,20 +152,21 @@ class Podium(dg.ConfigurableResource):
         }
 
     def run_config(self) -> dict[str, Any]:
-        """Return run configuration that gives another run this resource."""
+        """Return the run configuration that gives this resource to another run."""
         return {"resources": {"podium": {"config": self.model_dump(mode="json", exclude_none=True)}}}
 
     def workspace(self) -> Workspace:
-        """Return the checkout without reading any of its files. Raises `PodiumError` outside a checkout."""
+        """Return the checkout, without reading any of its files. Raises `PodiumError` outside of a checkout."""
         if self.root and (Path(self.root) / "config").is_dir():
             return Workspace(Path(self.root))
         return Workspace.find()  # works for runs recorded before the checkout was moved
 
 
 def choosing(podium: Podium) -> type[Podium]:
-    """Return the resource whose `recipe` is an enumeration of the existing files, which a launchpad offers and checks.
+    """Return a subclass of the resource whose `recipe` is one of the existing files, which a launchpad offers and
+    checks.
 
-    New files are offered after a reload of the code location. Raises `ConfigError` if there are no files.
+    New files are offered after the code location was reloaded. Raises `ConfigError` if there are no files.
     """
     folder = podium.workspace().config / "recipes"
     files = sorted(file.stem for file in folder.glob("*.yaml"))
@@ -192,21 +193,21 @@ def _snapshot_key(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | Non
 
 
 def calls_of_run(result: RunResult) -> Counts:
-    """Return the counts of a training run's last attempt."""
+    """Return the numbers of worker calls in the last attempt of a training run."""
     return Counts(
         live=result.live_calls, cached=result.cached_calls, usd=result.spent_usd, replayed=result.replayed_calls
     )
 
 
 class Reporter(Protocol):
-    """Receives the progress of a stage and the worker calls that it made."""
+    """Receives the progress of a stage, and the worker calls that it made."""
 
     def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
         """Return a callback for one long operation of the asset that `context` runs."""
         ...
 
     def calls(self, context: dg.AssetExecutionContext, calls: Counts) -> None:
-        """Count the asset's worker calls."""
+        """Count worker calls of the asset."""
         ...
 
     def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:

@@ -10,14 +10,14 @@ from assets.raw_problems import raw_problems
 from assets.resources import Podium
 from ops import versioning
 from ops.core.once import data_version
-from ops.stages.data import data_files, shortlist_once
+from ops.stages.data import data_files, make_shortlist_once
 
 
 @dg.asset(deps=[raw_problems], group_name="data", kinds={"python", "dvc"})
 def shortlist(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
     """Choose the candidates for training. They are diverse, and none resembles a test question or another candidate."""
     setup = podium.load()
-    chosen = shortlist_once(setup, again=asked_again(context))
+    chosen = make_shortlist_once(setup, force=asked_again(context))
     versioning.record(setup.workspace, podium.snapshot(), "shortlist")
     version = data_version(*data_files(setup.workspace, "shortlist"))
     if chosen is None:

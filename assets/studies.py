@@ -1,4 +1,4 @@
-"""One asset per study, from code and from config/studies.yaml; no job materializes them."""
+"""One asset for each study, from the code and from config/studies.yaml. No job materializes them."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,20 +14,20 @@ from assets.resources import Podium, Reporter, calls_of_run, servers
 from ops.config.studies import STUDIES as FILE
 from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, readable, studies_now
 from ops.core.errors import DataError, PodiumError
-from ops.evaluation.stored_studies import Lab, Study
+from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
 from ops.planning.requirements import RunPart
-from ops.stages.making import Making
-from ops.stages.studies.recipe_changes import setups
+from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.stages.studies.study import run_study
+from ops.stages.study_context import StudyContext
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.workers.client import Counts
 
 GROUP = "experiments"
 PREFIX = "study"
-"""Prefix of the asset names, because a study may have the name of another asset."""
+"""The prefix of the assets' names, because a study may have the name of another asset."""
 UNREADABLE = "studies_yaml"
-"""The asset that stands for all studies of an unreadable file."""
+"""The asset that takes the place of all studies of a file that cannot be read."""
 
 
 class Chosen(dg.Config):
@@ -46,7 +46,7 @@ def asset_name(study: str) -> str:
 def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
     """Return the study of that name from the run's snapshot.
 
-    Raises `PodiumError` if the file could not be read, and `ConfigError` if it has no such study of this recipe.
+    Raises `PodiumError` if the file cannot be read, and `ConfigError` if it has no such study of this recipe.
     """
     if name in STUDIES:
         return Study(name, STUDIES[name], only)
@@ -54,13 +54,13 @@ def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
     return Study(name, readable(snapshot.studies).named(name, snapshot.recipe_file, file), only)
 
 
-def lab_of(podium: Podium) -> Lab:
-    """Return recipe and policies of this configuration. Raises `DataError` if the recipe has no training mix."""
+def lab_of(podium: Podium) -> StudyInputs:
+    """Return the recipe and the policies of this configuration. Raises `DataError` without a training mix."""
     setup = podium.load()
     mix = setup.workspace.data / "training_mix.jsonl"
     if not mix.is_file():
         raise DataError(mix, "", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}` first")
-    return Lab(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
+    return StudyInputs(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
 
 
 def needs(entry: RecipeStudy | PolicyStudy) -> tuple[RunPart, ...]:
@@ -77,7 +77,7 @@ def _making(
     reporter: Reporter,
     trainer: dg.PipesSubprocessClient,
     study: Study,
-) -> Iterator[Making]:
+) -> Iterator[StudyContext]:
     """Return the trainer and the clients of the study; stored results need neither.
 
     Before the first training or call it refuses an unfit machine, recipe (each that the study trains) or data, and
@@ -91,12 +91,12 @@ def _making(
                 gate.passed(context, "training_mix")
             changed = [setup]
             if isinstance(study.entry, Changes):
-                changed = list(setups(study.name, study.entry, setup, study.only).values())
+                changed = list(make_changed_setups(study.name, study.entry, setup, study.selected_changes).values())
             for each in changed:
                 gate.ready(podium, *needed, setup=each)
             stack.enter_context(servers(setup))
 
-        yield Making(lambda run: train(context, reporter, trainer, run), reporter.progress(context), begin)
+        yield StudyContext(lambda run: train(context, reporter, trainer, run), reporter.progress(context), begin)
 
 
 def _reads(entry: RecipeStudy | PolicyStudy) -> list[str]:
@@ -146,7 +146,8 @@ studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
 
 
 def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
-    """Return an asset for each study of the file; for an unreadable file, one asset that fails with the reason."""
+    """Return an asset for each study of the file. For a file that cannot be read, it is one asset that fails with the
+    reason."""
     known = studies_now(config)
     if isinstance(known, Studies):
         return [_asset_of(name, entry) for name, entry in known.studies.items()]

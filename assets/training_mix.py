@@ -13,7 +13,7 @@ from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.core.once import data_version
 from ops.retraining.standing import decided
-from ops.stages.data import data_files, mix_once
+from ops.stages.data import data_files, make_mix_once
 
 
 @dg.asset(
@@ -32,7 +32,7 @@ def training_mix(context: dg.AssetExecutionContext, podium: Podium) -> Iterator[
     if snapshot.change is not None and not (made := decided(setup.workspace, snapshot.key)).fine_tune:
         context.log.info(f"no training: {made.why}. The champion stays as it is")
         return
-    mix = mix_once(setup, again=asked_again(context))
+    mix = make_mix_once(setup, force=asked_again(context))
     versioning.record(setup.workspace, snapshot, "training_mix")
     version = data_version(*data_files(setup.workspace, "training_mix"))
     if mix is None:

@@ -12,11 +12,11 @@ from ops.core.atomic import write_bytes
 from ops.core.charts import png
 from ops.core.once import data_version
 from ops.core.response_rows import load_responses
-from ops.evaluation.baselines.oracle import oracle_estimates
+from ops.evaluation.baselines.oracle import estimate_oracles
 from ops.precaching.profiles import Profile
 from ops.results.leaderboard import accuracy_against_cost, of_score
 from ops.results.statistics import mean_of
-from ops.stages.data import data_files, profiles_once
+from ops.stages.data import data_files, make_profiles_once
 
 
 @dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
@@ -24,15 +24,15 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     """Measure the accuracy, tokens, USD, latency and failures of every worker, of the best one and of the oracle."""
     setup = podium.load()
     drawn = setup.workspace.state / "accuracy_against_cost.png"
-    profiles = profiles_once(setup, again=asked_again(context))
+    profiles = make_profiles_once(setup, force=asked_again(context))
     versioning.record(setup.workspace, podium.snapshot(), "worker_profiles")
     version = data_version(*data_files(setup.workspace, "worker_profiles"))
     if profiles is None:
         return unchanged(context, version)
-    best = next(profile for profile in profiles.workers if profile.worker == profiles.best)
+    best = next(profile for profile in profiles.workers if profile.worker == profiles.best_worker)
     best_accuracy = mean_of([of_score(score) for score in best.by_benchmark.values()])
     rows = load_responses(setup.workspace.data / "responses")
-    oracle = list(oracle_estimates([row for row in rows if row.worker in setup.pool.names]).values())
+    oracle = list(estimate_oracles([row for row in rows if row.worker in setup.pool.names]).values())
     picture = png(accuracy_against_cost(profiles.workers, metadata.oracle_line(oracle)))
     write_bytes(drawn, picture)
     return dg.MaterializeResult(

@@ -13,11 +13,11 @@ from ops.core.once import data_version
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.planning.requirements import ALL_PARTS
 from ops.precaching.opening import open_client
-from ops.precaching.profiles import profile
-from ops.precaching.stored import Cell
+from ops.precaching.profiles import profile_workers
+from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.standing import required
 from ops.stages.data import are_precached, data_files
-from ops.stages.responses import estimate_responses, materialize_responses, other_workers
+from ops.stages.responses import estimate_responses, find_other_worker_folders, materialize_responses
 
 
 @dg.asset(
@@ -37,9 +37,9 @@ def worker_responses(
     chosen = partitions.in_recipe(context, setup.recipe)
     benchmarks, snapshot, again = training_benchmarks(chosen), podium.snapshot(), asked_again(context)
     asked = setup.pool.names if snapshot.change is None else required(snapshot).precache
-    cells = [Cell(worker, benchmark) for worker in asked for benchmark in benchmarks]
+    cells = [WorkerBenchmark(worker, benchmark) for worker in asked for benchmark in benchmarks]
     stored = data_files(setup.workspace, "worker_responses")
-    if not again and snapshot.change is None and not other_workers(setup) and are_precached(setup, cells):
+    if not again and snapshot.change is None and not find_other_worker_folders(setup) and are_precached(setup, cells):
         versioning.record(setup.workspace, snapshot, "worker_responses")
         return unchanged(context, data_version(*stored), chosen)
     gate.ready(podium, *ALL_PARTS)
@@ -49,7 +49,7 @@ def worker_responses(
         reporter.expected(context, expected)
     needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):
-        materialize_responses(setup, client, cells, reporter.progress(context), again=again)
+        materialize_responses(setup, client, cells, reporter.progress(context), force=again)
     versioning.record(setup.workspace, snapshot, "worker_responses")
     folder = setup.workspace.data / "responses"
     for benchmark in benchmarks:  # what is stored, of workers that this run did not ask too
@@ -78,7 +78,7 @@ def _by_worker(rows: dict[str, list[ResponseRow]]) -> dg.TableMetadataValue:
             (
                 worker,
                 len(own),
-                metadata.percent(profile(own)[0].overall if own else None),
+                metadata.percent(profile_workers(own)[0].overall if own else None),
                 float(f"{sum(row.response.cost_usd for row in own):.6g}"),
                 sum(row.status == "unreachable" for row in own),
             )

@@ -21,10 +21,10 @@ from pipelines.home import fail_orphaned_runs, process_of
 
 
 def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
-    """Send one alert for each run that fails.
+    """Return the sensor that sends one alert for each run that fails.
 
-    It leaves out a command's run, since the command sends the alert itself and needs no daemon, and one that Dagster
-    begins again.
+    It ignores the run of a command, which sends the alert itself and needs no daemon, and a run that Dagster starts
+    again.
     """
 
     @dg.run_failure_sensor(
@@ -47,7 +47,7 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
 
 
 def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Send one alert that the run has failed, of kind `budget` if a cap ended it. Raises nothing."""
+    """Send one alert about the failed run, of the kind `budget` if a cap ended it. Nothing is raised."""
     errors = list(_errors(instance, run))
     budget = any(error.cls_name == OverBudget.__name__ or NEXT_CALL in error.message for error in errors)
     name = _named(run.asset_selection) if run.asset_selection else run.job_name
@@ -65,7 +65,7 @@ def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run:
 
 
 def the_same_command(job: str, recipe: str, seed: str = "") -> str:
-    """Return the command that continues with a run of this job; without such a command, the place to continue."""
+    """Return the command that continues a run of this job; if there is no such command, the place to continue it."""
     whole = "team start" if os.environ.get(TEAM) else "run"
     of_recipe = {"lifecycle": whole, "train": "train", "evaluate": "evaluate"}
     if job in of_recipe:
@@ -76,13 +76,13 @@ def the_same_command(job: str, recipe: str, seed: str = "") -> str:
 
 
 def fail_orphaned_runs_and_alert(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    """Mark runs of killed processes as failed and send their alerts. Raises nothing."""
+    """Mark runs of processes that were killed as failed, and send their alerts. Nothing is raised."""
     for run in fail_orphaned_runs(instance):
         alert_on_failed_run(workspace, instance, run)
 
 
 def run_page(workspace: Workspace, run_id: str) -> str:
-    """Return the URL of the run's page if `config/alerts.yaml` has the UI's address, else ""."""
+    """Return the address of the run's page if `config/alerts.yaml` has that of the web interface, otherwise ""."""
     try:
         ui = load_alerts(workspace.config).ui_url
     except ConfigError:  # `notify` logs this error

@@ -1,4 +1,4 @@
-"""The question to a person before money is spent or an alias moves."""
+"""Ask a person for confirmation before money is spent or an alias is moved."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def confirm(what: str, yes: bool) -> None:
-    """Ask a person; return if they agree or have said `--yes`, and end with exit code 1 if they do not agree.
+    """Ask a person for confirmation. Return if they agree or have given `--yes`, and end with exit code 1 if they do
+    not agree.
 
-    Raises `PodiumError` where no person can be asked.
+    Raises `PodiumError` if no person can be asked.
     """
     if yes:
         return
@@ -33,13 +34,16 @@ _ACCEPTED = "podium.accept_missing"
 
 
 def accepts(context: click.Context, value: bool) -> None:
-    """Note that the person who gave this command agrees to go on without missing parts of the workspace."""
+    """Note that the person who gave this command agrees to continue without missing parts of the workspace."""
     context.meta[_ACCEPTED] = value
 
 
 def check_workspace(place: Setup | Workspace) -> None:
-    """Raise `PodiumError` before anything is spent if ledger, cache or registry is missing and the command does not
-    agree to that. A rehearsal, and a recipe that asks no worker, spend nothing."""
+    """Raise `PodiumError` before anything is spent if the ledger, the cache or the registry is missing and the command
+    does not agree to that.
+
+    A rehearsal, and a recipe that calls no worker, spend nothing and are not checked.
+    """
     if not isinstance(place, Workspace):
         if place.recipe.replay is not None or not place.recipe.asks_workers:
             return
@@ -59,8 +63,8 @@ def accept_if_agreed(workspace: Workspace) -> None:
 
 
 def confirm_run(setup: Setup, yes: bool) -> None:
-    """Ask before a pipeline run, or a part of one, with the planned cost of all that the whole run still lacks. Errors
-    of `confirm`."""
+    """Ask for confirmation before a pipeline run or a part of one, and show the planned cost of everything that the
+    whole run still lacks. Raises the errors of `confirm`."""
     from ops.planning.estimate import add_costs
     from ops.planning.machine import detect_machine
     from ops.planning.recipe_plan import make_plan
@@ -70,15 +74,18 @@ def confirm_run(setup: Setup, yes: bool) -> None:
 
 
 def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
-    """Ask before workers are called that cost money, which embedded ones do not. `usd`: what the calls cost; None: not
-    estimated. Nothing is asked where nothing is left to pay. Errors of `confirm`, and of `check_workspace`."""
+    """Ask for confirmation before workers are called that cost money; embedded workers do not.
+
+    `usd` is the cost of the calls, or None if it was not estimated. Nobody is asked if nothing remains to be paid.
+    Raises the errors of `confirm` and of `check_workspace`.
+    """
     check_workspace(setup)
     if not yes and (what := _spending(setup, usd)):
         confirm(what, yes)
 
 
 def show_spending(setup: Setup, usd: Range | None = None) -> None:
-    """Print what `confirm_spending` would ask: the output of a dry run. Raises `ConfigError`."""
+    """Print what `confirm_spending` would ask, for a dry run. Raises `ConfigError`."""
     what = _spending(setup, usd) or f"Recipe {setup.recipe.name} makes no paid call"
     click.echo(f"{what}. Nothing was done")
 

@@ -23,9 +23,9 @@ def registry_facts() -> list[dict[str, object]]:
         {
             "baseline": entry.name,
             "title": entry.title,
-            "usual": entry.usual,
+            "usual": entry.is_default,
             "source": getattr(entry, "source", None),
-            "differs": getattr(entry, "differs", None),
+            "differs": getattr(entry, "differences", None),
         }
         for entry in BASELINES.values()
     ]
@@ -36,9 +36,9 @@ def _cells(entry: Baseline) -> list[str | int | float]:
     if not isinstance(entry, WorkflowBaseline):
         whose = "every worker's" if needs_every_worker([entry.name]) else "that worker's"
         return [*own, "no further ones", f"computed from {whose} own answers", "–"]
-    few, many = (f"{entry.calls(workers):.0f}" for workers in SIZES)
-    learning = f", and {entry.learning(SIZES[1]):,.0f} before to learn" if entry.learning(SIZES[1]) else ""
-    return [*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differs]
+    few, many = (f"{entry.calls_per_question(workers):.0f}" for workers in SIZES)
+    learning = f", and {entry.learning_calls(SIZES[1]):,.0f} before to learn" if entry.learning_calls(SIZES[1]) else ""
+    return [*own, f"{few if few == many else f'{few} to {many}'}{learning}", entry.source, entry.differences]
 
 
 def _what_it_does(entry: Baseline) -> str:

@@ -1,4 +1,4 @@
-"""Ends of a command: Ctrl-C, SIGTERM, and errors of the machine such as a full disk."""
+"""How a command ends after Ctrl-C, after SIGTERM, and after an error of the machine such as a full disk."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _INTERRUPTS = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
 
 
 def ends_like_ctrl_c() -> None:
-    """Make SIGTERM and SIGINT raise `KeyboardInterrupt` in this process, also if a shell started it in the background
+    """Make SIGTERM and SIGINT raise `KeyboardInterrupt` in this process, even if a shell started it in the background
     with SIGINT ignored."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
 
 
 def note_signals() -> None:
-    """Turn SIGINT and SIGTERM into `KeyboardInterrupt`, and record which one arrived.
+    """Turn SIGINT and SIGTERM into `KeyboardInterrupt`, and record which of them arrived.
 
-    Dagster replaces the handlers while it executes a run and does not report the signal, so the interpreter writes it
-    into a pipe.
+    While Dagster executes a run, it replaces the handlers and does not report the signal. The interpreter therefore
+    also writes each signal into a pipe.
     """
     reading, writing = os.pipe()
     for end in (reading, writing):

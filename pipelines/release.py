@@ -18,7 +18,7 @@ from assets.resources import Podium
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.workspace import Workspace
 from ops.release.mlflow_store import Registered
-from ops.stages.release import Outcome, promote_by_hand, roll_back
+from ops.stages.release import PromotionOutcome, promote_manually, roll_back
 from pipelines.home import prepare
 
 log = logging.getLogger("podium.release")
@@ -48,7 +48,7 @@ class Promoted(Decided):
     )
 
 
-def promotion_seen(outcome: Outcome) -> dg.AssetObservation:
+def promotion_seen(outcome: PromotionOutcome) -> dg.AssetObservation:
     """Return the observation of `promotion` after a manual promotion."""
     facts: dict[str, Any] = {
         "champion": outcome.version,
@@ -89,9 +89,9 @@ def release_jobs(podium: Podium) -> list[dg.JobDefinition]:
     def promote_version(context: dg.OpExecutionContext, config: Promoted) -> None:
         with said_in_one_line():
             config.check("promote")
-            outcome = promote_by_hand(podium.workspace(), config.version or None, config.by, config.reason)
+            outcome = promote_manually(podium.workspace(), config.version or None, config.by, config.reason)
         context.log.info(f"models:/conductor@champion is version {outcome.version}")
-        if outcome.changed:
+        if outcome.has_changed:
             context.log_event(promotion_seen(outcome))
         context.add_output_metadata({"champion": outcome.version, "report": dg.MetadataValue.path(outcome.page)})
 

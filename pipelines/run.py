@@ -45,10 +45,10 @@ def live(
     full: bool = False,
     yes: bool = True,
 ) -> bool:
-    """Execute one of `pipelines.lifecycle.JOBS`; with `full`, its summary shows each benchmark. Return whether the gate
-    kept a challenger back. Without `yes` a person is asked before paid workers are called.
+    """Execute one of `pipelines.lifecycle.JOBS`. Return whether the gate did not promote a challenger.
 
-    Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
+    With `full`, the summary shows each benchmark. Unless `yes` is given, a person is asked before paid workers are
+    called. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
     console, began = _console(), time.monotonic()
     with here(workspace, recipe, seed, NEEDS[job], console, yes) as place:
@@ -65,7 +65,7 @@ def materialize(
     assets: Sequence[str],
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Materialize unpartitioned assets without their upstream assets; `settings`: asset's name → its options.
+    """Materialize unpartitioned assets without their upstream assets. `settings` maps an asset's name to its options.
 
     Raises the errors of `live`.
     """
@@ -82,7 +82,7 @@ def _console() -> Console:
 
 @dataclass(frozen=True)
 class Here:
-    """The objects for executing a job in this process and showing it to a person."""
+    """What is needed to execute a job in this process and to show it to a person."""
 
     definitions: dg.Definitions
     instance: dg.DagsterInstance
@@ -141,10 +141,11 @@ class Here:
 def here(
     workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[RunPart], console: Console, yes: bool = True
 ) -> Iterator[Here]:
-    """Give the checkout's lock, its instance, and the recipe's snapshot, once all requirements are met.
+    """Yield the means to execute a job, once all requirements are met: the checkout's lock is held, and the recipe's
+    snapshot is taken.
 
-    Without `yes` a person is asked before paid workers are called. Raises `PodiumError`; an unattended run that does
-    not start also sends an alert.
+    Unless `yes` is given, a person is asked before paid workers are called. Raises `PodiumError`. An unattended run
+    that does not start also sends an alert.
     """
     with ExitStack() as stack:
         try:

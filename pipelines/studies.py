@@ -15,7 +15,7 @@ from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored_studies import Study, StudyStore
-from ops.evaluation.study import Observation, PolicyStudy, every_study
+from ops.evaluation.study import Observation, PolicyStudy, load_all_studies
 from ops.stages.studies.study import check_study
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.run import live, materialize
@@ -34,14 +34,15 @@ def made(
     dry_run: bool = False,
     picture: Path | None = None,
 ) -> str:
-    """Run the study on each seed (default: its own seeds) and return its tables as Markdown; `picture` gets a PNG.
+    """Run the study on each seed (by default, its own seeds), and return its tables as Markdown. `picture` is the file
+    for a PNG.
 
-    A study of a recipe runs the recipe's pipeline first; a study of workflows needs a trained and scored policy.
-    Finished work is reused. Without `yes` a person is asked before paid workers are called; `dry_run` prints what would
-    be asked, and returns "". Raises `PodiumError` before any work for an unknown name or an unsuitable recipe, and the
-    study's errors.
+    A study of a recipe first runs the recipe's pipeline. A study of workflows needs a policy that was trained and
+    scored. Finished work is reused. Unless `yes` is given, a person is asked before paid workers are called. With
+    `dry_run`, what would be asked is printed and "" is returned. Raises `PodiumError` before any work for an unknown
+    name or an unsuitable recipe, and the errors of the study.
     """
-    known = every_study(workspace.config)
+    known = load_all_studies(workspace.config)
     if name not in known:
         raise PodiumError(f"there is no study {name!r}. Studies: {', '.join(known)}")
     entry = known[name]
@@ -66,10 +67,10 @@ def made(
         settings = {asset.replace("/", "__"): {"changes": list(only)}}
         materialize(workspace, recipe, podium.seed, [asset], settings)
         lab = lab_of(podium)
-        by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).arms()
-        found = store.findings()
+        by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).read_arms()
+        found = store.read_findings()
     if len(by_seed) > 1:
-        found = study.findings(by_seed, lab.setup)
+        found = study.summarize(by_seed, lab.setup)
     if picture is not None:
         write_bytes(picture, found.picture)
     return shown(name, entry, found)
@@ -80,4 +81,4 @@ def shown(name: str, entry: RecipeStudy | PolicyStudy, found: Findings) -> str:
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
     every = (found.summary, found.claims, found.details, found.families)
     tables = [markdown_table(*each) for each in every if each.rows]
-    return "\n\n".join(filter(None, [head, *tables, fill(found.said, 120)])) + "\n"
+    return "\n\n".join(filter(None, [head, *tables, fill(found.note, 120)])) + "\n"

@@ -10,7 +10,7 @@ from assets.resources import Podium
 from ops.benchmarks.registry import training_benchmarks
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
-from ops.evaluation.comparison import Comparison, stored_comparison
+from ops.evaluation.comparison import Comparison, read_comparison
 from ops.release import mlflow_store, registry
 from ops.results.leaderboard import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
 from ops.spending.books import usd
@@ -40,12 +40,12 @@ def print_summary(
     """
     console.print()
     if job != "train":
-        comparison = stored_comparison(podium.load(), final_policy(podium))
-        console.print(systems_table(comparison.board))
+        comparison = read_comparison(podium.load(), final_policy(podium))
+        console.print(systems_table(comparison.leaderboard))
         console.print(f"{MEANS}{'' if full else f' {HINT}'}\n", style="dim", markup=False)
-        _equal_price(console, comparison.board)
+        _equal_price(console, comparison.leaderboard)
         if full:
-            console.print(leaderboard_table(comparison.board))
+            console.print(leaderboard_table(comparison.leaderboard))
         _reach(console, comparison, full)
     if job != "evaluate":
         _training(console, podium)

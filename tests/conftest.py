@@ -14,7 +14,7 @@ from dagster._core.storage.defs_state.base import DefsStateStorage  # Dagster ha
 from hypothesis import HealthCheck, settings
 
 from ops.core.workspace import Workspace
-from ops.grading import configure, isolation
+from ops.grading import configure, find_available_isolation
 from pipelines.quiet import quiet
 from tests import once, preloaded
 from tests.databases import migrate_once, read_migrations_once
@@ -86,7 +86,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     and whatever loads definitions next in this process fails.
     """
     skip_without_programs(item)
-    configure(ROOT, isolation())
+    configure(ROOT, find_available_isolation())
 
 
 @pytest.hookimpl(tryfirst=True)

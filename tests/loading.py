@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.quarantine import judge
+from ops.benchmarks.quarantine import check_malformed_share
 from ops.config import BenchmarkSource
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
@@ -14,6 +14,6 @@ def sound_problems(
     entry: Benchmark, split: Split, source: BenchmarkSource, workspace: Workspace, seed: int
 ) -> list[Problem]:
     """The split's problems, with hidden tests written beside them. Raises `DataError` and `ConfigError`."""
-    loaded = entry.read(split, source, workspace, seed, hidden_tests_folder(workspace.root))
-    judge(entry, split, loaded, source.max_malformed_share)
+    loaded = entry.load(split, source, workspace, seed, hidden_tests_folder(workspace.root))
+    check_malformed_share(entry, split, loaded, source.max_malformed_share)
     return loaded.problems

@@ -14,11 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from ops.grading import isolation
+from ops.grading import find_available_isolation
 
 
 def _bubblewrap() -> str:
-    return "" if isolation() == "bubblewrap" else "bubblewrap does not work on this machine (Debian: bubblewrap)"
+    return (
+        ""
+        if find_available_isolation() == "bubblewrap"
+        else "bubblewrap does not work on this machine (Debian: bubblewrap)"
+    )
 
 
 def _postgres() -> str:

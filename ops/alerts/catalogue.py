@@ -1,4 +1,4 @@
-"""Notices, and the catalogue of alerts: the state to report and the command to run (docs/reference/alerts.md)."""
+"""Notices, and the catalogue of alerts: which state is reported, and the command to run (docs/reference/alerts.md)."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ class Notice:
     title: str
     """One line: `promotion: version 7 is champion`."""
     text: str = ""
-    """The facts that the reader needs to decide whether to act now."""
+    """The facts that the reader needs in order to decide whether to act now."""
     link: str = ""
-    """The place of the details: a run's page or a file."""
+    """Where the details are: the page of a run, or a file."""
     command: str = ""
-    """The command to run; the first one if there are several."""
+    """The command to run. If there are several, it is the first one."""
     occasion: str = ""
-    """Key of the event: only one notice is sent per key. Empty: every notice is sent."""
+    """The key of the event. Only one notice is sent per key; if it is empty, every notice is sent."""
 
     @property
     def heading(self) -> str:
-        """Return the title in one line, with its kind before it."""
+        """Return the title in one line, after the kind of the alert."""
         return f"[podium] {self.kind}: {' '.join(self.title.split())}"
 
     @property
     def body(self) -> str:
-        """Return text, command and link."""
+        """Return the text, the command and the link."""
         command = f"Command: {self.command}" if self.command else ""
         return "\n\n".join(part for part in (self.text.strip(), command, self.link.strip()) if part)
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One state to report. `command` may have placeholders, which `notice` fills in."""
+    """A state that is reported. Its `command` may have placeholders, which `notice` fills in."""
 
     kind: AlertKind
     state: str
     command: str
 
     def notice(self, title: str, text: str = "", link: str = "", occasion: str = "", **values: str) -> Notice:
-        """Return the notice of this state. Raises `KeyError` if a placeholder of the command has no value."""
+        """Return the notice that reports this state. Raises `KeyError` if a placeholder of the command has no value."""
         return Notice(self.kind, title, text, link, self.command.format_map(values), occasion)
 
     @property
@@ -127,4 +127,4 @@ ROLLED_BACK = Alert(
 )
 
 CATALOGUE = {name: each for name, each in list(globals().items()) if isinstance(each, Alert)}
-"""Name → alert, in the order above."""
+"""All alerts by name, in the order above."""

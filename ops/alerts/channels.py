@@ -17,25 +17,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Result of sending a notice through one channel."""
+    """The result of sending a notice through one channel."""
 
     channel: str
     problem: str = ""
-    """Reason of the failure, without a secret; empty if the notice was accepted."""
+    """Why the delivery failed, without any secret; empty if the notice was accepted."""
 
     @property
     def taken(self) -> bool:
+        """Return whether the channel accepted the notice."""
         return not self.problem
 
 
 PAUSE_S = 2.0
-"""Seconds between two attempts; a run waits for its notice."""
+"""The seconds between two attempts. A run waits until its notice is sent."""
 _NOTE = "Socket Exception: "
 """How Apprise's services begin a debug line with the reason of a failed connection."""
 
 
 def deliver(name: str, channel: Channel, notice: Notice, settings: Alerts) -> Delivery:
-    """Send a notice, at most `settings.attempts` times. Every failure is a problem of the delivery."""
+    """Send a notice through one channel, with at most `settings.attempts` attempts. Every failure becomes the problem
+    of the delivery."""
     import apprise
 
     try:
@@ -81,8 +83,8 @@ def _reasons(result: NotifyResult) -> list[str]:
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Keep what Apprise and its HTTP client log inside the block from all handlers but Apprise's own, because it shows
-    URLs, which are secrets."""
+    """Hide from all log handlers but Apprise's own what Apprise and its HTTP client log inside the block, because it
+    contains URLs, which are secrets."""
     apprise, client = logging.getLogger("apprise"), logging.getLogger("urllib3.connectionpool")
     before = apprise.level, apprise.propagate, client.disabled
     apprise.propagate, client.disabled = False, True

@@ -1,4 +1,4 @@
-"""Send notices, and record every notice on disk regardless of the channels."""
+"""Send notices, and record every notice on disk whether or not a channel accepts it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 
 @dataclass(frozen=True)
 class Kept:
-    """A notice with its time (seconds since the epoch) and the channels that did not accept it."""
+    """A recorded notice with its time (seconds since the epoch) and the channels that did not accept it."""
 
     at: float
     notice: Notice
@@ -28,7 +28,7 @@ class Kept:
 
 
 def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -> None:
-    """Append one line in one write, so that concurrent processes do not interleave. Raises `OSError`."""
+    """Append one line to the record in one write, so that concurrent processes do not mix lines. Raises `OSError`."""
     problems = [delivery.problem for delivery in deliveries if not delivery.taken]
     line = json.dumps({"at": time.time(), **asdict(notice), "problems": problems}, ensure_ascii=False) + "\n"
     file = _file(workspace)
@@ -41,13 +41,13 @@ def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -
 
 
 def was_noticed(workspace: Workspace, occasion: str) -> bool:
-    """Return whether a notice of this occasion is on record."""
+    """Return whether a notice of this occasion has been recorded."""
     return any(entry.notice.occasion == occasion for entry in kept(workspace, sys.maxsize))
 
 
 def kept(workspace: Workspace, count: int) -> list[Kept]:
-    """Return the newest `count` notices, newest first. Lines cut short by a crash are skipped. Raises `DataError` for a
-    folder in the place of the record."""
+    """Return the newest `count` notices, the newest first. Lines that a crash cut short are skipped. Raises `DataError`
+    if the record is a folder."""
     file = _file(workspace)
     if file.is_dir():
         problem = "is a folder, and the record of alerts belongs there"
@@ -75,12 +75,12 @@ log = logging.getLogger("podium.alerts")
 
 
 def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
-    """Send a notice through every channel of `config/alerts.yaml` that accepts its kind; return the result of each
+    """Send a notice through every channel of `config/alerts.yaml` that accepts its kind, and return the result of each
     channel.
 
-    A notice whose occasion is on record is not sent again. The call returns when every channel has accepted the notice
-    or was tried `attempts` times. It raises no error of sending, because an alert must not fail a run: a mistake in the
-    file, an unreachable channel or a full disk is a warning in the log (`podium.alerts`).
+    A notice is not sent again if its occasion has been recorded. The function returns when every channel has accepted
+    the notice or was tried `attempts` times. It raises no error of sending, because an alert must not fail a run. A
+    mistake in the file, a channel that cannot be reached or a full disk leads to a warning in the log `podium.alerts`.
     """
     if notice.occasion and was_noticed(workspace, notice.occasion):
         return []

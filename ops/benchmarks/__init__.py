@@ -1,5 +1,5 @@
-"""Benchmarks, the sources of problems: one file per benchmark in `catalogue`; `registry` maps names to them.
+"""Benchmarks, the sources of problems: one file per benchmark in `catalogue`, which `registry` maps to its name.
 
-What belongs here: loading (embedded, file, hub), checking rows. What does not: grading (`ops.grading`), choosing
-problems to train on (`ops.curation`).
+This package loads problems (embedded, from files, or from the Hugging Face hub) and checks their rows. Grading belongs
+in `ops.grading`, and the choice of training problems in `ops.curation`.
 """

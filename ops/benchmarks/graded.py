@@ -1,4 +1,4 @@
-"""Which graders judge a set of questions, and responses that were judged by the graders as they are now."""
+"""The keys of the graders that grade a set of questions, and the responses that the present graders have graded."""
 
 from __future__ import annotations
 
@@ -16,103 +16,110 @@ from ops.core.once import Key, key_of
 from ops.core.problem import Problem
 from ops.core.response_rows import REMEDY, ResponseRow, load_responses
 from ops.grading import configure
-from ops.grading.grader import GRADERS, OwnGrader
-from ops.grading.isolation import libraries_of
+from ops.grading.grader import GRADERS, CustomGrader
+from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
 
 log = logging.getLogger(__name__)
 
-GRADED_AGAIN = "the answers are graded again, and no worker is paid for an answer that is stored"
-GRADER = "grader"
-"""The name of the graders' key in the key of a table."""
+REGRADE_NOTICE = "the answers are graded again, and no worker is paid for an answer that is stored"
+GRADER_KEY = "grader"
+"""The field of a table's key that names the graders."""
 
 
 def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) -> None:
-    """Use a recipe's settings of grading and its benchmarks' own graders in this process (`ops.grading.configure`)."""
-    grading, graders = recipe.grading, map(plain_grader, recipe.own_graders)
+    """Apply a recipe's grading settings and its benchmarks' custom graders in this process (see
+    `ops.grading.configure`)."""
+    grading, graders = recipe.grading, map(make_custom_grader, recipe.own_graders)
     configure(root, grading.isolation, grading.environments, verdicts, graders)
 
 
-def plain_grader(settings: BenchmarkGrader) -> OwnGrader:
-    """Return what grading needs to know of a benchmark's own grader."""
+def make_custom_grader(settings: BenchmarkGrader) -> CustomGrader:
+    """Return the settings of a custom grader as the plain values that grading uses."""
     if isinstance(settings, JudgeGrader):
-        return OwnGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
-    return OwnGrader(settings.version, settings.file, settings.function, settings.source)
+        return CustomGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
+    return CustomGrader(settings.version, settings.file, settings.function, settings.source)
 
 
 def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
-    """Return the graders of these questions with their versions: `math:1f2e3d4c5b6a7980 text:…`.
+    """Return the graders of these questions with their versions, such as `math:1f2e3d4c5b6a7980 text:…`.
 
-    A benchmark's own grader has the version of what its recipe says, too. With `setup` the version of a grader that
+    The version of a custom grader also covers what the recipe says about it. With `setup` the version of a grader that
     runs programs covers the libraries that the benchmark's programs can import. Without it the key is the same on every
-    machine with the same libraries for grading, which the files of `data/` need.
+    machine with the same libraries for grading, as the files of `data/` need it.
     """
-    return " ".join(sorted({_key(*part, setup) for part in _parts(questions)}))
+    return " ".join(sorted({_format_grader_key(*part, setup) for part in _list_key_parts(questions)}))
 
 
-def _parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, str]]:
+def _list_key_parts(questions: Iterable[Problem]) -> frozenset[tuple[str, str, str]]:
     return frozenset(
-        (each.grader, each.benchmark if GRADERS[each.grader].runs else "", each.grading) for each in questions
+        (each.grader, each.benchmark if GRADERS[each.grader].runs_programs else "", each.grading) for each in questions
     )
 
 
-def graders_of(problems: Path) -> str:
-    """Return the key of the graders of the problems in a file; "" for a file that is not readable, which the stage that
-    reads the problems reports. Raises `OSError` for a missing file."""
+def graders_key_of_file(problems: Path) -> str:
+    """Return the key of the graders of the problems in a file.
+
+    Returns "" for a file that is not readable, which the stage that reads the problems reports. Raises `OSError` for a
+    missing file.
+    """
     status = problems.stat()
-    parts = _parts_of(problems, status.st_ino, status.st_size, status.st_mtime_ns)
-    return " ".join(sorted({_key(*part, None) for part in parts}))
+    parts = _list_key_parts_of_file(problems, status.st_ino, status.st_size, status.st_mtime_ns)
+    return " ".join(sorted({_format_grader_key(*part, None) for part in parts}))
 
 
 @lru_cache(maxsize=16)
-def _parts_of(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
-    """Read a file once for each state of it, which the last arguments are."""
+def _list_key_parts_of_file(problems: Path, *_: int) -> frozenset[tuple[str, str, str]]:
+    """Read a file once for each state of it, which the last arguments describe."""
     try:
-        return _parts(read_problems(problems))
+        return _list_key_parts(read_problems(problems))
     except DataError:
         return frozenset()
 
 
-def _key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
+def _format_grader_key(grader: str, benchmark: str, own: str, setup: Setup | None) -> str:
     programs = None
     if setup is not None and benchmark:
-        programs = libraries_of(setup.recipe.grading.environments, setup.workspace.root, benchmark)
+        programs = program_libraries_in(setup.recipe.grading.environments, setup.workspace.root, benchmark)
     return ":".join(filter(None, (grader, grader_version(grader, programs), own)))
 
 
-def usual_graders(benchmarks: Iterable[str]) -> str:
-    """Return the key of the graders of these benchmarks' own entries, as they are now."""
+def default_graders_key(benchmarks: Iterable[str]) -> str:
+    """Return the key of the default graders of these benchmarks, in their present version."""
     names = {BENCHMARKS[name].grader for name in benchmarks if name in BENCHMARKS}
-    return " ".join(sorted(_key(name, "", "", None) for name in names))
+    return " ".join(sorted(_format_grader_key(name, "", "", None) for name in names))
 
 
-def is_graded_now(key: Key) -> bool:
-    """Return whether a table with this key was judged by the graders as they are now."""
-    if GRADER not in key:
+def is_graded_by_current_graders(key: Key) -> bool:
+    """Return whether a table with this key was graded by the present versions of its graders."""
+    if GRADER_KEY not in key:
         return False
-    keys = [part.split(":") for part in key[GRADER].split()]
+    keys = [part.split(":") for part in key[GRADER_KEY].split()]
     return all(name in GRADERS and grader_version(name) == version for name, version, *_ in keys)
 
 
-def begin_tables(tables: Mapping[Path, Key]) -> None:
-    """Look at the tables of these keys before they are made again: set damaged ones aside, and name in one line
-    those that another version of a grader judged. Raises `DataError` for a file that this user may not read."""
+def prepare_tables(tables: Mapping[Path, Key]) -> None:
+    """Examine the existing tables of these keys before they are made again.
+
+    Damaged tables are renamed, and one warning names the tables that another version of a grader has graded. Raises
+    `DataError` for a file that this user may not read.
+    """
     others = []
     for file, key in tables.items():
         set_aside_if_damaged(file)
-        if file.is_file() and key_of(file, REMEDY).get(GRADER) != key.get(GRADER):
+        if file.is_file() and key_of(file, REMEDY).get(GRADER_KEY) != key.get(GRADER_KEY):
             others.append(file)
     if others:
         names = ", ".join(str(file) for file in others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
-        log.warning("Another version of the grader judged %s: %s", names, GRADED_AGAIN)
+        log.warning("Another version of the grader judged %s: %s", names, REGRADE_NOTICE)
 
 
-def graded_responses(folder: Path) -> list[ResponseRow]:
+def read_graded_responses(folder: Path) -> list[ResponseRow]:
     """Return all precached responses below a folder (or of one file), sorted.
 
-    Raises `DataError` for a file that is not such a table, or whose verdicts are those of another version of a grader.
+    Raises `DataError` for a file that is not such a table, or that another version of a grader has graded.
     """
     for file in [folder] if folder.is_file() else sorted(folder.rglob("*.parquet")):
-        if not is_graded_now(key_of(file, REMEDY)):
+        if not is_graded_by_current_graders(key_of(file, REMEDY)):
             raise DataError(file, "", "was graded by another version of the grader", REMEDY)
     return load_responses(folder)

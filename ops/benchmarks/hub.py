@@ -1,4 +1,4 @@
-"""The Hugging Face hub as a source: fetch a dataset's rows at a pinned revision, cut upstream splits into Podium's.
+"""Load datasets from the Hugging Face hub at a pinned revision, and divide upstream splits into Podium's splits.
 
 Tested against local folders and a stand-in server on loopback; not tried against the live hub.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from ops.benchmarks.source_rows import Row, shuffled
+from ops.benchmarks.source_rows import Row, shuffle_by_hash
 from ops.core.errors import DataError
 from ops.core.problem import Split
 
@@ -33,11 +33,11 @@ class HubChanged(DataError):
 
 @dataclass(frozen=True)
 class UpstreamSplit:
-    """The upstream source of one split: configuration, split, and the share of it.
+    """The upstream source of one split: its configuration and split, and the share of it that is used.
 
-    `first` and `count` cut a fixed, seedless shuffle of the rows, so that the held-out part of a
-    benchmark with a single upstream split is the same for everyone and for ever. `count` None: all.
-    `rows` is the number of problems that the split is published with.
+    `first` and `count` select rows from a fixed shuffle without a seed, so that the held-out part of a benchmark with a
+    single upstream split is the same for everyone. `count` None selects all rows. `rows` is the number of problems that
+    the split is published with.
     """
 
     config: str | None
@@ -46,8 +46,9 @@ class UpstreamSplit:
     count: int | None = None
     rows: int | None = None
 
-    def cut(self, items: Sequence[Item], place: str) -> list[Item]:
-        """The part's share of all upstream `items`, in their order. Raises `HubChanged` when there are too few."""
+    def select(self, items: Sequence[Item], place: str) -> list[Item]:
+        """Return this split's share of all upstream `items`, in their order. Raises `HubChanged` if there are too
+        few."""
         if self.count is None:
             return list(items)
         if len(items) < self.first + self.count:
@@ -55,64 +56,64 @@ class UpstreamSplit:
             remedy = "Name one file for each split, or pin a revision with all rows"
             raise HubChanged(place, self.split, problem, remedy)
         numbered = list(enumerate(items, start=1))
-        chosen = shuffled(numbered, [str(number) for number, _ in numbered], seed=0)
+        chosen = shuffle_by_hash(numbered, [str(number) for number, _ in numbered], seed=0)
         return [item for _, item in sorted(chosen[self.first : self.first + self.count], key=lambda pair: pair[0])]
 
 
 @dataclass(frozen=True)
-class Hub:
-    """A dataset on the hub: its id, the source of each split, and the columns that are read.
+class HubDataset:
+    """A dataset on the hub: its id, the upstream source of each split, and the columns that are read.
 
-    `read_from`: the source of id and columns, since they were not tried against the hub. For a `veiled` dataset
-    (a confidential benchmark's) no error names columns: in a file without a header these are a row.
+    `documented_by` names the source from which id and columns were taken, since they were not tried against the hub.
+    For a confidential benchmark no error names columns, because the columns of a file without a header are a row.
     """
 
     id: str
-    parts: Mapping[Split, UpstreamSplit]
+    splits: Mapping[Split, UpstreamSplit]
     columns: tuple[str, ...]
-    read_from: str
-    veiled: bool = False
-    gated: bool = False
-    """Whether the hub provides it only to accounts that have accepted its terms."""
+    documented_by: str
+    is_confidential: bool = False
+    is_gated: bool = False
+    """True if the hub provides the dataset only to accounts that have accepted its terms."""
 
-    def rows(self, split: Split, revision: str | None, config: str | None = None) -> Iterator[Row]:
-        """Rows of `split`, numbered from 1 in upstream order; `config` replaces the part's own.
+    def load_rows(self, split: Split, revision: str | None, config: str | None = None) -> Iterator[Row]:
+        """Load the rows of `split`, numbered from 1 in upstream order; `config` replaces the split's configuration.
 
-        Raises `HubUnreachable`, `HubRefused` or `HubChanged`; nothing is written but the hub's own cache.
+        Raises `HubUnreachable`, `HubRefused` or `HubChanged`. Nothing is written except the hub's own cache.
         """
-        part = self.parts[split]
+        part = self.splits[split]
         where = self._place(split, config)
-        with _explained(self.id, where, revision):
-            builder = _builder(self.id, config or part.config, where, revision)
+        with _translate_errors(self.id, where, revision):
+            builder = _load_builder(self.id, config or part.config, where, revision)
             builder.download_and_prepare()
             table = builder.as_dataset(split=part.split)
         if missing := [column for column in self.columns if column not in table.column_names]:
-            names = f"{len(table.column_names)} others" if self.veiled else ", ".join(table.column_names)
+            names = f"{len(table.column_names)} others" if self.is_confidential else ", ".join(table.column_names)
             problem = f"lacks {', '.join(missing)}; it has {names}"
             remedy = f"Pin a revision with the columns {', '.join(self.columns)}, or use source: file"
             raise HubChanged(f"hub dataset {self.id}", where, problem, remedy)
         place = f"{self.id} ({where})"
         name = config or part.split
-        numbered = [Row(place, n, r, part=name, number=n, unit="row") for n, r in enumerate(table, 1)]
+        numbered = [Row(place, n, r, source_name=name, number=n, unit="row") for n, r in enumerate(table, 1)]
         if not numbered:
             raise HubChanged(f"hub dataset {self.id}", where, "holds no rows", "Pin another revision")
-        yield from part.cut(numbered, place)
+        yield from part.select(numbered, place)
 
-    def check(self, split: Split, revision: str | None, config: str | None = None) -> None:
-        """Ask the hub, or its local cache, for the description of `split` and load no row.
+    def check_split(self, split: Split, revision: str | None, config: str | None = None) -> None:
+        """Ask the hub, or its local cache, for the description of `split` without loading a row.
 
-        Raises the errors of `rows` that are known before the rows are loaded.
+        Raises the errors of `load_rows` that are known before rows are loaded.
         """
         where = self._place(split, config)
-        with _explained(self.id, where, revision):
-            _builder(self.id, config or self.parts[split].config, where, revision)
+        with _translate_errors(self.id, where, revision):
+            _load_builder(self.id, config or self.splits[split].config, where, revision)
 
     def _place(self, split: Split, config: str | None) -> str:
-        part = self.parts[split]
+        part = self.splits[split]
         return f"{config or part.config or 'default'}/{part.split}"
 
 
-def _builder(name: str, config: str | None, where: str, revision: str | None) -> Any:
+def _load_builder(name: str, config: str | None, where: str, revision: str | None) -> Any:
     """Return the dataset's builder at this revision. Raises `HubUnreachable`, and the library's errors."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from datasets import load_dataset_builder
@@ -126,7 +127,7 @@ def _builder(name: str, config: str | None, where: str, revision: str | None) ->
 
 
 @contextmanager
-def _explained(name: str, where: str, revision: str | None) -> Iterator[None]:
+def _translate_errors(name: str, where: str, revision: str | None) -> Iterator[None]:
     """Turn the library's errors inside the block into `HubUnreachable`, `HubRefused` or `HubChanged`."""
     import httpx
     from datasets.exceptions import DatasetsError
@@ -134,7 +135,7 @@ def _explained(name: str, where: str, revision: str | None) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, ValueError, httpx.HTTPError, DatasetsError) as error:
-        _explain(error, f"hub dataset {name}", where, revision)
+        _raise_hub_error(error, f"hub dataset {name}", where, revision)
 
 
 _OFFLINE = (
@@ -143,13 +144,14 @@ _OFFLINE = (
 )
 
 
-def _explain(error: Exception, place: str, where: str, revision: str | None) -> NoReturn:
-    """Return the kind of failure. Only types are named, because Arrow's messages can quote rows."""
+def _raise_hub_error(error: Exception, place: str, where: str, revision: str | None) -> NoReturn:
+    """Raise the kind of failure that the library's error means. Only types are named, because Arrow's messages can
+    quote rows."""
     from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 
     text = str(error)
     if isinstance(error, DatasetNotFoundError):
-        _refused(text, place, where, revision)
+        _raise_refused(text, place, where, revision)
     if isinstance(error, DatasetGenerationError):
         cause = type(error.__cause__).__name__ if error.__cause__ else "no cause given"
         problem = f"cannot be read as one table ({cause})"
@@ -164,7 +166,7 @@ def _explain(error: Exception, place: str, where: str, revision: str | None) -> 
     raise HubUnreachable(place, where, problem, _OFFLINE) from None
 
 
-def _refused(text: str, place: str, where: str, revision: str | None) -> NoReturn:
+def _raise_refused(text: str, place: str, where: str, revision: str | None) -> NoReturn:
     name = place.removeprefix("hub dataset ")
     page = f"https://huggingface.co/datasets/{name}"
     if "gated" in text:

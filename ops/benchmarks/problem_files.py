@@ -1,4 +1,4 @@
-"""Problems as JSON lines, the format between stages, and the files of `data/raw`."""
+"""Problems as files of JSON lines, the format between stages, and the files of `data/raw`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 from ops.benchmarks.files import read_rows
-from ops.benchmarks.registry import BENCHMARKS, graded_on, training_benchmarks
-from ops.benchmarks.source_rows import Row, unique
+from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests, training_benchmarks
+from ops.benchmarks.source_rows import Row, check_unique_ids
 from ops.config import Recipe, digest
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, DataError
@@ -30,7 +30,9 @@ def read_problems(file: Path) -> list[Problem]:
         if file.is_dir():
             raise DataError(file, "", "is a folder in the place of a file", "Move it away, and run the recipe again")
         raise DataError(file, "", "does not exist", "Run `podium run`, or the stage that writes it, first")
-    return [_problem(row) for row in unique(map(_veiled, read_rows(file)), scope="benchmark")]
+    return [
+        _parse_problem(row) for row in check_unique_ids(map(_mark_confidential, read_rows(file)), scope="benchmark")
+    ]
 
 
 def find_problem(files: Iterable[Path], key: str) -> Problem | None:
@@ -39,7 +41,7 @@ def find_problem(files: Iterable[Path], key: str) -> Problem | None:
     return next((problem for file in existing for problem in read_problems(file) if problem.key == key), None)
 
 
-def by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
+def group_by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
     """Return benchmark → its problems, in order."""
     groups: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -47,13 +49,13 @@ def by_benchmark(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
     return groups
 
 
-def _veiled(row: Row) -> Row:
+def _mark_confidential(row: Row) -> Row:
     """Veil a row whose benchmark is confidential or missing, so that no message shows its values."""
     entry = BENCHMARKS.get(str(row.values.get("benchmark")))
-    return replace(row, veiled=entry is None or entry.confidential)
+    return replace(row, is_confidential=entry is None or entry.is_confidential)
 
 
-def _problem(row: Row) -> Problem:
+def _parse_problem(row: Row) -> Problem:
     try:
         problem = Problem.from_row(dict(row.values))
         if any(test.hidden for test in problem.tests):
@@ -61,7 +63,7 @@ def _problem(row: Row) -> Problem:
         return problem
     except (TypeError, KeyError) as error:
         remedy = "The file was written by another version: materialize it again"
-        reason = "" if row.veiled else f" ({error})"
+        reason = "" if row.is_confidential else f" ({error})"
         raise DataError(row.place, f"line {row.line}", f"is not a problem row{reason}", remedy) from None
 
 
@@ -69,9 +71,9 @@ SPLITS: tuple[Split, ...] = ("train", "test")
 
 
 def raw_file(workspace: Workspace, recipe: Recipe, benchmark: str, split: Split) -> Path:
-    """`data/raw/BENCHMARK-SPLIT.jsonl`; for a release `BENCHMARK-RELEASE-SPLIT.jsonl`.
+    """Return the file of a split, `data/raw/BENCHMARK-SPLIT.jsonl`, or `BENCHMARK-RELEASE-SPLIT.jsonl` for a release.
 
-    The release is in the name so that one release can never be read where another is meant. Raises `ConfigError`.
+    The release is in the name, so that one release is never read in place of another. Raises `ConfigError`.
     """
     release = BENCHMARKS[benchmark].release(split, recipe.benchmarks[benchmark])
     return workspace.data / "raw" / f"{'-'.join(filter(None, (benchmark, release, split)))}.jsonl"
@@ -88,24 +90,25 @@ def raw_files(workspace: Workspace, recipe: Recipe, benchmark: str) -> dict[Spli
     return {split: raw_file(workspace, recipe, benchmark, split) for split in splits}
 
 
-def training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
-    """Return the training candidates in `data/raw`, benchmark by benchmark, without those of unseen subjects.
+def read_training_candidates(workspace: Workspace, recipe: Recipe) -> list[Problem]:
+    """Read the training candidates in `data/raw`, benchmark by benchmark, without those of unseen subjects.
 
     Raises `DataError` and `ConfigError`.
     """
-    unseen = unseen_subjects(workspace, recipe)
-    return [problem for problem in _train_splits(workspace, recipe) if not _is_of(problem, unseen)]
+    unseen = draw_unseen_subjects(workspace, recipe)
+    return [problem for problem in _read_train_splits(workspace, recipe) if not _has_subject_among(problem, unseen)]
 
 
-def unseen_subjects(workspace: Workspace, recipe: Recipe) -> dict[str, frozenset[str]]:
-    """Return training benchmark → its subjects that `curation.unseen_subjects` and the seed leave out of training.
+def draw_unseen_subjects(workspace: Workspace, recipe: Recipe) -> dict[str, frozenset[str]]:
+    """Return training benchmark → the subjects that are left out of training, drawn by the recipe's seed.
 
-    Raises `DataError` without the raw problems, and `ConfigError` if a benchmark would keep no subject.
+    `curation.unseen_subjects` is their number. Raises `DataError` without the raw problems, and `ConfigError` if a
+    benchmark would keep no subject.
     """
     count, drawn = recipe.curation.unseen_subjects, dict[str, frozenset[str]]()
     if not count:
         return drawn
-    for name, own in by_benchmark(_train_splits(workspace, recipe)).items():
+    for name, own in group_by_benchmark(_read_train_splits(workspace, recipe)).items():
         subjects = sorted({problem.subject for problem in own})
         if len(subjects) <= count:
             problem = f"is {count}, and {name} has {len(subjects)} subjects: none would be left to train on"
@@ -114,17 +117,17 @@ def unseen_subjects(workspace: Workspace, recipe: Recipe) -> dict[str, frozenset
     return drawn
 
 
-def not_trained_on(workspace: Workspace, recipe: Recipe, questions: Iterable[Problem]) -> frozenset[str]:
-    """Return the keys of the questions of unseen subjects. Raises as `unseen_subjects`."""
-    unseen = unseen_subjects(workspace, recipe)
-    return frozenset(question.key for question in questions if _is_of(question, unseen))
+def find_untrained_questions(workspace: Workspace, recipe: Recipe, questions: Iterable[Problem]) -> frozenset[str]:
+    """Return the keys of the questions whose subject is left out of training. Raises as `draw_unseen_subjects`."""
+    unseen = draw_unseen_subjects(workspace, recipe)
+    return frozenset(question.key for question in questions if _has_subject_among(question, unseen))
 
 
-def _is_of(problem: Problem, subjects: Mapping[str, frozenset[str]]) -> bool:
+def _has_subject_among(problem: Problem, subjects: Mapping[str, frozenset[str]]) -> bool:
     return problem.subject in subjects.get(problem.benchmark, ())
 
 
-def _train_splits(workspace: Workspace, recipe: Recipe) -> list[Problem]:
+def _read_train_splits(workspace: Workspace, recipe: Recipe) -> list[Problem]:
     names = training_benchmarks(recipe.benchmarks)
     if not names:
         remedy = f"Add one of {', '.join(training_benchmarks())}"
@@ -133,19 +136,20 @@ def _train_splits(workspace: Workspace, recipe: Recipe) -> list[Problem]:
     return [problem for file in files for problem in read_problems(file)]
 
 
-def evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
-    """Return benchmark → the test questions of the evaluation: all of the recipe's, or the number that its evaluation
-    sets.
+def read_evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
+    """Return benchmark → the test questions that the evaluation asks: all of the recipe's, or the number that it sets.
 
     Raises `DataError`.
     """
-    every = held_out(workspace, recipe)
-    return {name: asked_of(questions, recipe, name) for name, questions in every.items()}
+    every = read_test_questions(workspace, recipe)
+    return {name: select_evaluated_questions(questions, recipe, name) for name, questions in every.items()}
 
 
-def asked_of(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> list[Problem]:
-    """Return the evaluated test questions of a benchmark in order; drawn by their keys, so that a larger set contains a
-    smaller one."""
+def select_evaluated_questions(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> list[Problem]:
+    """Return the test questions of a benchmark that the evaluation asks, in order.
+
+    They are drawn by their keys, so that a larger set contains a smaller one.
+    """
     most = recipe.evaluation.of(benchmark).most_questions
     if most is None or len(questions) <= most:
         return list(questions)
@@ -153,18 +157,22 @@ def asked_of(questions: Sequence[Problem], recipe: Recipe, benchmark: str) -> li
     return [question for question in questions if question.key in drawn]
 
 
-def held_out(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
-    """Return benchmark → its test questions, if the recipe has any; training must not use them. Raises `DataError`."""
+def read_test_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
+    """Return benchmark → all of its test questions, which training must not use; benchmarks without a test split are
+    left out.
+
+    Raises `DataError`.
+    """
     named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
     return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
 
 
-def evaluated_on(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
-    """Return which tests grade `benchmark` (`registry.graded_on`), "" if it hides none. Raises `DataError`."""
-    if not BENCHMARKS[benchmark].hides_tests or recipe.benchmarks[benchmark].source == "embedded":
+def describe_evaluation_tests(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
+    """Return which tests grade the benchmark's evaluation, in words; "" if it hides no tests. Raises `DataError`."""
+    if not BENCHMARKS[benchmark].has_hidden_tests or recipe.benchmarks[benchmark].source == "embedded":
         return ""
     files = raw_files(workspace, recipe, benchmark)
-    return graded_on(read_problems(files["test"])) if "test" in files else ""
+    return describe_graded_tests(read_problems(files["test"])) if "test" in files else ""
 
 
 def questions_key(questions: Sequence[Problem]) -> str:

@@ -1,5 +1,5 @@
-"""Curation, from candidates to the training mix: decontamination, diversity, difficulty.
+"""Curation chooses the training mix from the candidates: decontamination, diversity, difficulty.
 
-What belongs here: which problems are trained on, and why. What does not: loading them (`ops.benchmarks`), calling
-workers (`ops.workers`), the Great Expectations checks (`ops.quality`).
+This package decides which problems are trained on, and why. Loading them belongs in `ops.benchmarks`, calling workers
+in `ops.workers`, and the Great Expectations checks in `ops.quality`.
 """

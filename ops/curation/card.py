@@ -1,4 +1,4 @@
-"""The data card: the composition of the training mix and its reasons, in words and tables."""
+"""The data card, which states the composition of the training mix and the reasons for it, in words and tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ops.core.documents import markdown_table
 from ops.core.problem import Problem
 from ops.curation.cover import stratum
 from ops.curation.selector import SELECTORS, SelectionEvidence
-from ops.curation.signal import Tallies, agreements
+from ops.curation.signal import Tallies, count_agreements
 
-BINS = 5
-"""Number of columns of a distribution over 0-1."""
+HISTOGRAM_BINS = 5
+"""The number of columns of a histogram of weights from 0 to 1."""
 
 
-class Choice(NamedTuple):
-    """The candidates, the shortlist, the chosen problems, and the selector's weights (0-1), if any."""
+class Selection(NamedTuple):
+    """The candidates, the shortlist and the chosen problems, with the selector's weights (0 to 1) if it has any."""
 
     candidates: Sequence[Problem]
     shortlisted: Sequence[Problem]
@@ -28,43 +28,49 @@ class Choice(NamedTuple):
     weights: Mapping[str, float]
 
 
-def data_card(choice: Choice, recipe: Recipe, contamination: Mapping[str, Any], tallies: Tallies | None = None) -> str:
-    """Return Markdown: composition, coverage, forecast, agreement of the workers, removals, licences and caveats."""
-    mix = choice.mix
+def render_data_card(
+    selection: Selection, recipe: Recipe, contamination: Mapping[str, Any], tallies: Tallies | None = None
+) -> str:
+    """Return the data card in Markdown.
+
+    It states the composition, the coverage, the selector's weights, the agreement of the workers, removed candidates,
+    licences and caveats.
+    """
+    mix = selection.mix
     parts = [
         f"# Training mix of the recipe `{recipe.name}`",
-        _how(mix, recipe),
-        SELECTORS[recipe.curation.selector].why,
+        _describe_selection(mix, recipe),
+        SELECTORS[recipe.curation.selector].description,
         "## Composition",
-        _composition(mix, recipe),
+        _tabulate_composition(mix, recipe),
         "## Coverage",
-        _coverage(choice),
-        *_preferred(choice, recipe),
+        _tabulate_coverage(selection),
+        *_describe_weights(selection, recipe),
         "## How the workers agree",
-        _agreement(mix, tallies),
+        _tabulate_agreement(mix, tallies),
         "## Removed before choosing",
-        _removed(contamination),
+        _tabulate_removed(contamination),
         "## By family or subject",
-        _kinds(choice),
+        _tabulate_kinds(selection),
         "## By level",
-        _levels(choice),
+        _tabulate_levels(selection),
         "## Sources, licences, cautions",
-        _sources(mix, recipe),
+        _list_sources(mix, recipe),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _how(mix: Sequence[Problem], recipe: Recipe) -> str:
+def _describe_selection(mix: Sequence[Problem], recipe: Recipe) -> str:
     settings = recipe.curation
     chosen = f"{len(mix)} problems, {settings.per_domain} a domain, seed {recipe.seed}"
     return f"{chosen}; selector: {settings.selector}, shortlist of {settings.shortlist_factor:g} × as many."
 
 
-def _kind(problem: Problem) -> str:
+def _kind_of(problem: Problem) -> str:
     return problem.family or problem.subject or "(none stated)"
 
 
-def _composition(mix: Sequence[Problem], recipe: Recipe) -> str:
+def _tabulate_composition(mix: Sequence[Problem], recipe: Recipe) -> str:
     counts = Counter((p.domain, p.benchmark, p.grader) for p in mix)
     words = {
         key: sum(len(p.question.split()) for p in mix if (p.domain, p.benchmark, p.grader) == key) / count
@@ -76,7 +82,7 @@ def _composition(mix: Sequence[Problem], recipe: Recipe) -> str:
     )
 
 
-def _coverage(choice: Choice) -> str:
+def _tabulate_coverage(choice: Selection) -> str:
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):
         stages = [[p for p in problems if p.domain == domain] for problems in choice[:3]]
@@ -91,45 +97,48 @@ def _coverage(choice: Choice) -> str:
     return f"Problems, in how many strata (family or subject, and level).\n\n{markdown_table(head, rows)}"
 
 
-def _preferred(choice: Choice, recipe: Recipe) -> list[str]:
-    """Return the distribution of the selector's weights in the shortlist and in the mix."""
-    weighing = SELECTORS[recipe.curation.selector].weighing
+def _describe_weights(choice: Selection, recipe: Recipe) -> list[str]:
+    """Return the section with the distribution of the selector's weights in the shortlist and in the mix, if it has
+    weights."""
+    weighing = SELECTORS[recipe.curation.selector].weighting
     if weighing is None or not choice.weights:
         return []
-    words = weighing.explain(SelectionEvidence(recipe.curation, recipe.seed, group=recipe.grpo.rollouts_per_question))
-    edges = [f"{place / BINS:.1f}-{(place + 1) / BINS:.1f}" for place in range(BINS)]
+    words = weighing.explain(
+        SelectionEvidence(recipe.curation, recipe.seed, rollouts_per_question=recipe.grpo.rollouts_per_question)
+    )
+    edges = [f"{place / HISTOGRAM_BINS:.1f}-{(place + 1) / HISTOGRAM_BINS:.1f}" for place in range(HISTOGRAM_BINS)]
     rows = []
     for domain in sorted({problem.domain for problem in choice.mix}):
         for stage, problems in (("shortlist", choice.shortlisted), ("mix", choice.mix)):
             weights = [choice.weights[p.key] for p in problems if p.domain == domain]
-            counts = Counter(min(int(value * BINS), BINS - 1) for value in weights)
-            rows.append((domain, stage, f"{fmean(weights):.3f}", *(counts[place] for place in range(BINS))))
+            counts = Counter(min(int(value * HISTOGRAM_BINS), HISTOGRAM_BINS - 1) for value in weights)
+            rows.append((domain, stage, f"{fmean(weights):.3f}", *(counts[place] for place in range(HISTOGRAM_BINS))))
     return [f"## {weighing.title}", f"{words}\n\n{markdown_table(('domain', 'of', 'mean', *edges), rows)}"]
 
 
-def _kinds(choice: Choice) -> str:
-    counters = [Counter((p.domain, _kind(p)) for p in problems) for problems in choice[:3]]
+def _tabulate_kinds(choice: Selection) -> str:
+    counters = [Counter((p.domain, _kind_of(p)) for p in problems) for problems in choice[:3]]
     rows = [(*key, *(counter[key] for counter in counters)) for key in sorted(counters[0].keys() | counters[2].keys())]
     return markdown_table(("domain", "family or subject", "candidates", "shortlist", "mix"), rows)
 
 
-def _levels(choice: Choice) -> str:
+def _tabulate_levels(choice: Selection) -> str:
     counters = [Counter((p.domain, p.level or "(none stated)") for p in problems) for problems in choice[:3]]
     rows = [(*key, *(counter[key] for counter in counters)) for key in sorted(counters[0].keys() | counters[2].keys())]
     return markdown_table(("domain", "level", "candidates", "shortlist", "mix"), rows)
 
 
-def _agreement(mix: Sequence[Problem], tallies: Tallies | None) -> str:
+def _tabulate_agreement(mix: Sequence[Problem], tallies: Tallies | None) -> str:
     if not tallies:
         return "No responses were used."
     rows = []
     for domain in sorted({problem.domain for problem in mix}):
-        counts = agreements([p for p in mix if p.domain == domain], tallies)
+        counts = count_agreements([p for p in mix if p.domain == domain], tallies)
         rows.append((domain, counts["all"], counts["some"], counts["none"], counts["unmeasured"]))
     return markdown_table(("domain", "all solve it", "some", "none alone", "not measured"), rows)
 
 
-def _removed(contamination: Mapping[str, Any]) -> str:
+def _tabulate_removed(contamination: Mapping[str, Any]) -> str:
     summary = (
         f"{contamination['kept']} of {contamination['candidates']} candidates were kept; they were compared "
         f"with {contamination['evaluation_questions']} evaluation questions and with each other "
@@ -143,7 +152,7 @@ def _removed(contamination: Mapping[str, Any]) -> str:
     return f"{summary}\n\n{markdown_table(('benchmark', 'cause', 'kind', 'removed'), rows)}" if rows else summary
 
 
-def _sources(mix: Sequence[Problem], recipe: Recipe) -> str:
+def _list_sources(mix: Sequence[Problem], recipe: Recipe) -> str:
     parts = []
     for name in sorted({problem.benchmark for problem in mix}):
         entry, source = BENCHMARKS[name], recipe.benchmarks[name]

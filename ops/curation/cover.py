@@ -1,10 +1,10 @@
-"""Diverse choice: an even draw over strata (family, subject, level), or a draw that also prefers weight and new words.
+"""Two ways to choose diverse problems: an even draw over strata, and a weighted choice that also prefers new words.
 
-`choose` greedily maximises a sum over strata (subject × level) of the square root of each stratum's total. A problem
-contributes its weight, up to half of which depends on its novelty: the share of its word uni- and bigrams that no
-chosen problem has yet. Because of the root, a stratum's second problem adds less than another stratum's first; because
-of novelty, near repetitions add less. Both only ever lower a gain, so gains can be refreshed lazily and the result is
-that of the plain greedy choice.
+A stratum is a family or subject together with a level. `choose_diverse` greedily maximises a sum over strata of the
+square root of each stratum's total. A problem contributes its weight, up to half of which depends on its novelty: the
+share of its word uni- and bigrams that no chosen problem has yet. Because of the root, a second problem of a stratum
+adds less than the first problem of another one; because of novelty, near repetitions add less. Both only ever lower a
+gain, so gains can be refreshed lazily, and the result is that of the plain greedy choice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.benchmarks.source_rows import shuffled
+from ops.benchmarks.source_rows import shuffle_by_hash
 from ops.core.problem import Problem
-from ops.curation.question_text import tokens
+from ops.curation.question_text import tokenize
 
 
 def stratum(problem: Problem) -> tuple[str, str]:
@@ -28,62 +28,64 @@ def stratum(problem: Problem) -> tuple[str, str]:
     return problem.family or problem.subject, problem.level
 
 
-def draw(
+def draw_evenly(
     problems: Sequence[Problem],
     count: int,
     seed: int,
-    key: Callable[[Problem], Hashable] = stratum,
+    stratum_of: Callable[[Problem], Hashable] = stratum,
 ) -> list[Problem]:
-    """Draw at most `count` problems, in the given order, distributed evenly over the strata of `key`.
+    """Draw at most `count` problems, distributed evenly over their strata; return them in the given order.
 
-    Each stratum gets an equal number of places as far as it can fill them. Unfilled places go to other strata, and
-    remaining places to strata chosen by the seed. Within a stratum the seed chooses. The result depends on the
-    problems' names, not on their order.
+    `stratum_of` maps a problem to its stratum. Each stratum gets an equal number of places as far as it can fill them.
+    Unfilled places go to other strata, and remaining places to strata chosen by the seed. Within a stratum the seed
+    chooses. The result depends on the problems' names, not on their order.
     """
-    ranked = shuffled(list(problems), [problem.key for problem in problems], seed)
+    ranked = shuffle_by_hash(list(problems), [problem.key for problem in problems], seed)
     taken: Counter[Hashable] = Counter()
     turns: list[tuple[int, str]] = []
     for problem in ranked:
-        turns.append((taken[key(problem)], problem.key))
-        taken[key(problem)] += 1
+        turns.append((taken[stratum_of(problem)], problem.key))
+        taken[stratum_of(problem)] += 1
     chosen = {name for _, name in sorted(turns, key=lambda turn: turn[0])[:count]}
     return [problem for problem in problems if problem.key in chosen]
 
 
-POOL = 20
-"""Number of candidates that are examined for each place; larger pools are sampled evenly over the strata."""
-LEAST = 1e-3
+CANDIDATES_PER_PLACE = 20
+"""The number of candidates that are examined for each place; more are first sampled evenly over the strata."""
+MIN_WEIGHT = 1e-3
 """The minimum weight of a problem, so that all places can be filled."""
-REPEATED = 0.5
-"""Share of its weight that a problem without new features keeps, since many problems differ only in their numbers."""
-COVERED = "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
-"""What `choose` does in addition to weighing, in the words of the data card."""
-OUTLIER = 5
-"""A feature of only one question is ignored, and this number of features
-counts as covered; otherwise every feature of a short text seems new.
-"""
+REPEATED_WEIGHT_SHARE = 0.5
+"""The share of its weight that a problem without new words keeps, since many problems differ only in their numbers."""
+COVERAGE_DESCRIPTION = (
+    "strata (family or subject, and level) are covered, and questions that say what no chosen one says."
+)
+"""The rule of `choose_diverse`, in the words of the data card."""
+NOVELTY_OFFSET = 5
+"""The number of words that count as covered in every question, so that a short text does not seem entirely new. A word
+that only one question has is ignored."""
 
 Features = NDArray[np.int64]
 
 
-def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: int, seed: int) -> list[Problem]:
-    """Choose at most `places` problems, in the given order. `weights`: `BENCHMARK/ID` → at least 0; 1 if absent.
+def choose_diverse(problems: Sequence[Problem], weights: Mapping[str, float], places: int, seed: int) -> list[Problem]:
+    """Choose at most `places` problems by weight and diversity; return them in the given order.
 
-    The result depends on the problems' names, texts and weights and on the seed, not on their order.
+    `weights` maps `BENCHMARK/ID` to a weight of at least 0; it is 1 where absent. The result depends on the problems'
+    names, texts and weights and on the seed, not on their order.
     """
-    pool = draw(problems, places * POOL, seed)
+    pool = draw_evenly(problems, places * CANDIDATES_PER_PLACE, seed)
     if len(pool) <= places:
         return pool
-    pool = shuffled(pool, [problem.key for problem in pool], seed)
-    worth = [max(weights.get(problem.key, 1.0), LEAST) for problem in pool]
-    features, size = _features(pool)
+    pool = shuffle_by_hash(pool, [problem.key for problem in pool], seed)
+    worth = [max(weights.get(problem.key, 1.0), MIN_WEIGHT) for problem in pool]
+    features, size = _number_features(pool)
     covered = np.zeros(size, dtype=bool)
     gathered: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def value(place: int) -> float:
         own = features[place]
-        new = (len(own) - int(covered[own].sum())) / (len(own) + OUTLIER)
-        return worth[place] * (REPEATED + (1 - REPEATED) * new)
+        new = (len(own) - int(covered[own].sum())) / (len(own) + NOVELTY_OFFSET)
+        return worth[place] * (REPEATED_WEIGHT_SHARE + (1 - REPEATED_WEIGHT_SHARE) * new)
 
     def gain(place: int) -> float:
         before = gathered[stratum(pool[place])]
@@ -104,11 +106,11 @@ def choose(problems: Sequence[Problem], weights: Mapping[str, float], places: in
     return [problem for problem in problems if problem.key in chosen]
 
 
-def _features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
+def _number_features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
     """Return the numbered word uni- and bigrams that each question
     shares with another question, and their total number.
     """
-    grams = [_grams(tokens(problem.question)) for problem in problems]
+    grams = [_list_grams(tokenize(problem.question)) for problem in problems]
     counts = Counter(gram for question in grams for gram in question)
     numbers = {gram: number for number, gram in enumerate(gram for gram, count in counts.items() if count > 1)}
     return [
@@ -116,5 +118,5 @@ def _features(problems: Sequence[Problem]) -> tuple[list[Features], int]:
     ], len(numbers)
 
 
-def _grams(words: Sequence[str]) -> set[str]:
+def _list_grams(words: Sequence[str]) -> set[str]:
     return {*words, *(f"{word} {following}" for word, following in pairwise(words))}

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Problem
-from ops.curation.duplicates import Cause, Match, NearDuplicates, Rewordings, SeenQuestion, worn
+from ops.curation.duplicates import Cause, Match, NearDuplicateIndex, RewordingIndex, SeenQuestion, find_frequent_words
 from ops.curation.sketch import Sketch, Sketcher
 
 
-def upstream_item(problem: Problem) -> str | None:
-    """Return `DATASET:ITEM`, equal for every copy of one upstream item; None if the id does not identify it."""
+def find_upstream_item(problem: Problem) -> str | None:
+    """Return `DATASET:ITEM`, which is equal for every copy of one upstream item; None if the id does not identify
+    it."""
     entry = BENCHMARKS.get(problem.benchmark)
     rule = entry.upstream if entry else None
     match = rule.pattern.match(problem.id.strip().casefold()) if rule else None
@@ -26,8 +27,8 @@ def upstream_item(problem: Problem) -> str | None:
 
 
 @dataclass(frozen=True)
-class Removed:
-    """A removed candidate: the question that it repeats, the kind of repetition, and the similarity (0-1).
+class RemovedCandidate:
+    """A removed candidate: the question that it repeats, the kind of repetition, and the similarity (0 to 1).
 
     `cause` is "contamination" (it repeats an evaluation question) or "duplicate" (another candidate). `kind` is "id"
     (the same upstream item), "exact" (the same text except for case, spacing and punctuation), "near" (word 5-grams;
@@ -42,36 +43,39 @@ class Removed:
     similarity: float
 
 
-class Decontaminated(NamedTuple):
-    """The kept candidates, in the given order, and the removed ones."""
+class DecontaminationResult(NamedTuple):
+    """The candidates that were kept, in the given order, and those that were removed."""
 
     kept: list[Problem]
-    removed: list[Removed]
+    removed: list[RemovedCandidate]
 
 
-class Seen:
-    """The questions seen so far, indexed by every kind of repetition.
+class SeenQuestions:
+    """An index of the questions seen so far, by every kind of repetition.
 
     With a threshold of 1 only equal texts count, and rewordings are not searched for.
     """
 
-    def __init__(self, threshold: float, worn: frozenset[str] = frozenset()) -> None:
+    def __init__(self, threshold: float, frequent_words: frozenset[str] = frozenset()) -> None:
         self._items: dict[str, SeenQuestion] = {}
-        self._texts = NearDuplicates(threshold)
-        self._rewordings = Rewordings(worn) if threshold < 1 else None
+        self._texts = NearDuplicateIndex(threshold)
+        self._rewordings = RewordingIndex(frequent_words) if threshold < 1 else None
 
     def add(self, problem: Problem, sketch: Sketch, cause: Cause) -> None:
-        """Add `problem`; `cause`: the reason for which a repetition of it is dropped."""
+        """Add a question; `cause` is the reason for which a later repetition of it is removed."""
         known = SeenQuestion(problem.key, cause)
-        if item := upstream_item(problem):
+        if item := find_upstream_item(problem):
             self._items.setdefault(item, known)
         self._texts.add(known, sketch)
         if self._rewordings:
             self._rewordings.add(known, sketch)
 
     def find(self, problem: Problem, sketch: Sketch) -> Match | None:
-        """Return the question that `problem` repeats, by the most reliable kind: id, text, long passages, wording."""
-        if (item := upstream_item(problem)) in self._items:
+        """Return the question that `problem` repeats, if there is one.
+
+        The kinds of repetition are tried from the most to the least reliable: id, text, long passages, wording.
+        """
+        if (item := find_upstream_item(problem)) in self._items:
             return Match(self._items[item], "id", 1.0)
         match = self._texts.find(sketch)
         return match or (self._rewordings.find(sketch) if self._rewordings else None)
@@ -79,32 +83,34 @@ class Seen:
 
 def decontaminate(
     candidates: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8
-) -> Decontaminated:
-    """Drop candidates that repeat an evaluation question or an earlier candidate.
+) -> DecontaminationResult:
+    """Remove candidates that repeat an evaluation question or an earlier candidate.
 
-    The same upstream item is "id"; the same text except for case, spacing and punctuation, or the
-    same long question with other choices, is "exact"; word 5-grams with a Jaccard similarity of at
-    least `threshold` are "near"; a light rewording is "reworded" (not searched for at a threshold
-    of 1). The time is linear in the number of texts as long as few of them are similar. Names
-    define which candidate is earlier, so the order of the candidates does not change the result.
+    The same upstream item is "id"; the same text except for case, spacing and punctuation, or the same long question
+    with other choices, is "exact"; word 5-grams with a Jaccard similarity of at least `threshold` are "near"; a light
+    rewording is "reworded" (not searched for at a threshold of 1). The time is linear in the number of texts as long as
+    few of them are similar. The candidates' names define which one is earlier, so that their order does not change the
+    result.
     """
     sketcher, held_out = Sketcher(threshold), list(evaluation)
     sketches = [sketcher.sketch(problem) for problem in held_out]
-    seen = Seen(threshold, worn(sketches))
+    seen = SeenQuestions(threshold, find_frequent_words(sketches))
     for problem, sketch in zip(held_out, sketches, strict=True):
         seen.add(problem, sketch, "contamination")
-    dropped: dict[str, Removed] = {}
+    dropped: dict[str, RemovedCandidate] = {}
     for problem in sorted(candidates, key=lambda problem: problem.key):
         name, sketch = problem.key, sketcher.sketch(problem)
         if match := seen.find(problem, sketch):
-            dropped[name] = Removed(name, match.other.reference, match.other.cause, match.kind, match.similarity)
+            dropped[name] = RemovedCandidate(
+                name, match.other.reference, match.other.cause, match.kind, match.similarity
+            )
         else:
             seen.add(problem, sketch, "duplicate")
     kept = [problem for problem in candidates if problem.key not in dropped]
-    return Decontaminated(kept, [dropped[name] for problem in candidates if (name := problem.key) in dropped])
+    return DecontaminationResult(kept, [dropped[name] for problem in candidates if (name := problem.key) in dropped])
 
 
-def leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> list[Removed]:
+def find_leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: float = 0.8) -> list[RemovedCandidate]:
     """Return the problems of `mix` that repeat an evaluation question; empty for a clean mix.
 
     Similar problems within the mix are not reported.
@@ -113,8 +119,10 @@ def leaks(mix: Sequence[Problem], evaluation: Iterable[Problem], threshold: floa
     return [item for item in repeats if item.cause == "contamination"]
 
 
-def report(clean: Decontaminated, candidates: int, evaluation: int, threshold: float) -> dict[str, Any]:
-    """Return the removals as JSON-ready numbers and pairs: the contents of `data/contamination.json`."""
+def build_contamination_report(
+    clean: DecontaminationResult, candidates: int, evaluation: int, threshold: float
+) -> dict[str, Any]:
+    """Return the removals as numbers and pairs for JSON: the contents of `data/contamination.json`."""
     counts = Counter((item.problem.partition("/")[0], item.cause, item.kind) for item in clean.removed)
     return {
         "threshold": threshold,

@@ -1,4 +1,4 @@
-"""Questions in comparable form: a normal form, word n-grams, and the parts that a light rewording keeps."""
+"""Questions in comparable forms: a normal form, word n-grams, and the parts that a light rewording keeps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from ops.core.problem import Problem
 
-SHINGLE = 5
-"""Number of tokens in one n-gram."""
+NGRAM_TOKENS = 5
+"""The number of tokens of an n-gram."""
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|_|[^\w\s]")
 _LATEX_SPACING = re.compile(r"\\(?:[,;:!>()\[\]]|q?quad|displaystyle|textstyle|(?:left|right)(?=[(){}\[\]|./\\<>]))")
 _LATEX_FRACTION = re.compile(r"\\[dt]frac")
@@ -37,64 +37,65 @@ please question select solve state suppose assume tell thank thanks hello help w
 express reduce result show simplify value work write
 """
 _COMMON = frozenset(_ASKING.split())
-"""Function words and words of asking, which a light rewording adds, drops and swaps first."""
+"""Function words and words of asking, which a light rewording adds, drops or swaps first."""
 
 
 class Wording(NamedTuple):
-    """The parts of a question: `fixed` tokens (numbers, formulas, negations), sorted, and its `content` words."""
+    """The parts of a question: its `fixed` tokens (numbers, formulas, negations), sorted, and its `content` words."""
 
     fixed: tuple[str, ...]
     content: frozenset[str]
 
 
-def full_text(problem: Problem) -> str:
-    """Return the question and its choices in sorted order: reordering the choices does not make a new question."""
+def join_question_and_choices(problem: Problem) -> str:
+    """Return the question followed by its choices in sorted order, because reordering choices makes no new question."""
     return "\n".join([problem.question, *sorted(problem.choices)])
 
 
-def exact_key(text: str) -> str:
+def make_exact_key(text: str) -> str:
     """Return a key that ignores case, Unicode form, spacing (also LaTeX's), dollar signs and punctuation.
 
     Signs, digits, and a point or comma between two digits are significant.
     """
     # Spaces are removed first and last, because a character's compatible form may contain one.
-    plain = "".join(_folded("".join(text.split())).split())
+    plain = "".join(_fold("".join(text.split())).split())
     if "\\" in plain:
         plain = _LATEX_FRACTION.sub(r"\\frac", _LATEX_SPACING.sub("", plain))
     return _PUNCTUATION.sub("", plain) or plain
 
 
-def tokens(text: str) -> list[str]:
-    """Split into words, numbers and single signs, ignoring case and Unicode form: `3x^2` is four tokens."""
-    return _TOKEN.findall(_folded(text))
+def tokenize(text: str) -> list[str]:
+    """Split a text into words, numbers and single signs, ignoring case and Unicode form: `3x^2` is four tokens."""
+    return _TOKEN.findall(_fold(text))
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Normalise case, Unicode forms and kinds of dashes."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold().translate(_DASHES)
 
 
-def wording(words: Sequence[str]) -> Wording:
-    """Return the fixed tokens and content words among a question's `tokens`."""
+def split_wording(words: Sequence[str]) -> Wording:
+    """Return the fixed tokens and the content words among the tokens of a question."""
     fixed: list[str] = []
     content: set[str] = set()
     before = ""
     for place, word in enumerate(words):
-        part = _part(word)
+        part = _classify_token(word)
         if before == "\\":
             if word.isalpha() and word not in _FORMATTING:
                 fixed.append("\\frac" if word in ("dfrac", "tfrac") else f"\\{word}")
         elif part == "content":
             content.add(word)
-        elif part == "fixed" or (part == "sign" and _of_a_formula(words, place)):
+        elif part == "fixed" or (part == "sign" and _is_in_formula(words, place)):
             fixed.append(_NUMBERS.get(word, word))
         before = word
     return Wording(tuple(sorted(fixed)), frozenset(content))
 
 
 @lru_cache(maxsize=1 << 16)
-def _part(word: str) -> Literal["content", "fixed", "sign", ""]:
-    """Classify a token by its evidence; a "sign" is a hyphen or a slash in prose and an operator in a formula."""
+def _classify_token(word: str) -> Literal["content", "fixed", "sign", ""]:
+    """Return the kind of a token; a "sign" is a hyphen or a slash, which is punctuation in prose and an operator in a
+    formula."""
     if word in _NUMBERS or word in _NEGATIONS or word in _SIGNS or word[0].isdigit() or word[-1].isdigit():
         return "fixed"
     if word in "-/":
@@ -104,6 +105,6 @@ def _part(word: str) -> Literal["content", "fixed", "sign", ""]:
     return "content" if word.isalpha() and word not in _COMMON else ""
 
 
-def _of_a_formula(words: Sequence[str], place: int) -> bool:
+def _is_in_formula(words: Sequence[str], place: int) -> bool:
     after = words[place + 1] if place + 1 < len(words) else ""
     return after == "\\" or len(after) == 1 or after[:1].isdigit()

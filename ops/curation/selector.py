@@ -1,4 +1,5 @@
-"""Selectors: one decorated function per file in `selectors`, their registry, and the forecast that two of them use."""
+"""Selectors, which choose problems: one decorated function per file in `selectors`, their registry, and a shared
+forecast."""
 
 from __future__ import annotations
 
@@ -9,33 +10,34 @@ from typing import NamedTuple
 from ops.config import Curation
 from ops.core.problem import Problem
 from ops.core.registry import Registry
-from ops.curation.signal import Tallies, group_signals, rescue
+from ops.curation.signal import Tallies, estimate_group_signals, make_rescue_prior
 
-GROUP = 64
-"""Rollouts per question in the paper (arXiv:2512.04388, A.1)."""
+PAPER_ROLLOUTS_PER_QUESTION = 64
+"""The number of rollouts per question in the paper (arXiv:2512.04388, A.1)."""
 
 
 @dataclass(frozen=True)
 class SelectionEvidence:
-    """The data that a selector may use besides the questions; `group` is the number of rollouts per question."""
+    """The data that a selector may use besides the questions."""
 
     curation: Curation
     seed: int
     tallies: Tallies | None = None
-    """The workers' results; None if no worker has answered yet, as when the shortlist is made."""
-    group: int = GROUP
+    """The workers' results; None if no worker has answered yet, as for the shortlist."""
+    rollouts_per_question: int = PAPER_ROLLOUTS_PER_QUESTION
 
 
-class Weighing(NamedTuple):
-    """The weights (0-1, by problem's key) of a selector, and their title and explanation in the data card."""
+class Weighting(NamedTuple):
+    """The weights of a selector (0 to 1, by the problem's key), with their title and explanation in the data card."""
 
     title: str
     explain: Callable[[SelectionEvidence], str]
-    weigh: Callable[[Sequence[Problem], SelectionEvidence], Mapping[str, float]]
+    compute_weights: Callable[[Sequence[Problem], SelectionEvidence], Mapping[str, float]]
 
 
-Choose = Callable[[Sequence[Problem], int, SelectionEvidence], list[Problem]]
-"""(one domain's problems, places, evidence) → at most `places` of them, in the given order."""
+ChooseProblems = Callable[[Sequence[Problem], int, SelectionEvidence], list[Problem]]
+"""The function of a selector: (one domain's problems, places, evidence) → at most `places` of them, in the given order.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,21 @@ class Selector:
     """A method that chooses the problems of a domain, for the shortlist (without tallies) and for the mix."""
 
     name: str
-    choose: Choose
-    why: str
-    """What is preferred and why, as a paragraph of the data card."""
+    choose: ChooseProblems
+    description: str
+    """Which problems are preferred and why, as a paragraph of the data card."""
     reads_responses: bool
-    """Whether the mix depends on the workers' responses; otherwise it can be made before any worker is called."""
-    weighing: Weighing | None
+    """True if the mix depends on the workers' responses; otherwise it can be made before any worker is called."""
+    weighting: Weighting | None
 
 
 def selector(
-    why: str, *, reads_responses: bool = False, weighing: Weighing | None = None
-) -> Callable[[Choose], Selector]:
-    """Make a function a selector with the function's name, which is also the name of its file."""
+    description: str, *, reads_responses: bool = False, weighting: Weighting | None = None
+) -> Callable[[ChooseProblems], Selector]:
+    """Return a decorator that makes a function a selector with the name of the function and of its file."""
 
-    def register(choose: Choose) -> Selector:
-        return Selector(choose.__name__, choose, why, reads_responses, weighing)
+    def register(choose: ChooseProblems) -> Selector:
+        return Selector(choose.__name__, choose, description, reads_responses, weighting)
 
     return register
 
@@ -65,19 +67,19 @@ def selector(
 SELECTORS = Registry("ops.curation.selectors", Selector)
 
 
-def signals(problems: Sequence[Problem], evidence: SelectionEvidence) -> dict[str, float]:
-    """Return problem's key → the forecast probability that a group on it disagrees (`group_signals`)."""
-    second = rescue(evidence.curation.rescued)
+def forecast_signals(problems: Sequence[Problem], evidence: SelectionEvidence) -> dict[str, float]:
+    """Return problem's key → the forecast probability that the rollouts of a group on it differ in their rewards."""
+    second = make_rescue_prior(evidence.curation.rescued)
     keys = [problem.key for problem in problems]
-    return group_signals(evidence.tallies or {}, evidence.group, second, problems=keys)
+    return estimate_group_signals(evidence.tallies or {}, evidence.rollouts_per_question, second, problems=keys)
 
 
-def _explained(evidence: SelectionEvidence) -> str:
+def _explain_forecast(evidence: SelectionEvidence) -> str:
     return (
-        f"The probability that of {evidence.group} rollouts on a problem not all are right and not "
+        f"The probability that of {evidence.rollouts_per_question} rollouts on a problem not all are right and not "
         "all wrong, from the workers' pooled pass rates under a prior fitted to each benchmark. Chains of workers are "
         f"assumed to rescue {evidence.curation.rescued:.0%} of failing rollouts on average; that is not measured."
     )
 
 
-FORECAST = Weighing("Forecast signal", _explained, signals)
+SIGNAL_FORECAST = Weighting("Forecast signal", _explain_forecast, forecast_signals)

@@ -1,5 +1,5 @@
-"""Evaluation of a Conductor: its accuracy, the uncertainty of that accuracy, its cost, and the systems beside it.
+"""The evaluation of a Conductor: its accuracy, the uncertainty of that accuracy, its cost, and comparable systems.
 
-What belongs here: scoring systems on test questions, statistics, reports. What does not: the promotion gate that
-uses the scores (`ops.release`).
+This package scores systems on test questions and computes statistics and tables. The promotion gate, which uses the
+scores, belongs in `ops.release`.
 """

@@ -1,4 +1,4 @@
-"""Tables and a picture of the arms of a study: accuracies, paired differences, properties of workflows, and costs."""
+"""Tables and pictures of the arms of a study: accuracies, paired differences, properties of workflows, and costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.core.charts import NARROW_IN, Dots, Plane, Point, png
 from ops.results.leaderboard import Columns, percent, spread
 from ops.results.statistics import MeanEstimate, Offer, Pooled, frontier, holm, mean_over_seeds, pooled
@@ -31,11 +31,11 @@ from ops.workflow.strategy import measure_diversity
 if TYPE_CHECKING:
     import polars as pl
 
-OPPONENT = "minus Conductor"
+MINUS_CONDUCTOR = "minus Conductor"
 """The heading of the column in which an opponent is compared with the Conductor."""
-Cells = list[str | int | float]
-TRAINED, UNSEEN = "trained subjects", "unseen subjects"
-"""The in-domain questions of subjects that were trained on, and of those that were not."""
+TableRow = list[str | int | float]
+TRAINED_SUBJECTS, UNSEEN_SUBJECTS = "trained subjects", "unseen subjects"
+"""The in-domain questions of subjects that were trained on, and of subjects that were left out of training."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Arm:
 
     name: str
     runs: Sequence[Rows]
-    """Several runs, such as on several worker subsets, count as repeats of the same questions."""
-    beside: Mapping[str, str] = field(default_factory=dict)
-    """Heading of a column (`minus as it is`) → the arm that this arm is compared with in that column."""
-    facts: Mapping[str, float | str] = field(default_factory=dict)
+    """The rows of each run. Several runs, such as on several worker subsets, count as repeats of the same questions."""
+    compared_with: Mapping[str, str] = field(default_factory=dict)
+    """Heading of a column (`minus as it is`) → the name of the arm that this arm is compared with in that column."""
+    extra_columns: Mapping[str, float | str] = field(default_factory=dict)
     """Heading → value of further columns."""
-    unseen: frozenset[str] = frozenset()
-    """Keys of in-domain questions of subjects that this seed did not train on (`curation.unseen_subjects`)."""
+    unseen_keys: frozenset[str] = frozenset()
+    """The keys of in-domain questions whose subject this seed left out of training (`curation.unseen_subjects`)."""
 
     @cached_property
     def rows(self) -> pl.LazyFrame:
@@ -59,13 +59,16 @@ class Arm:
 
     @cached_property
     def questions(self) -> pl.DataFrame:
-        """A line for each scored question (`by_question`)."""
+        """One line for each scored question (`by_question`)."""
         return by_question(self.rows)
 
     @cached_property
-    def figures(self) -> Mapping[str, float]:
-        """Shares of all rows (`valid`, `right_if_valid`), their mean `steps` and number `unscorable`, the mean `calls`
-        of scored rows, and the `entropy` of patterns in bits."""
+    def statistics(self) -> Mapping[str, float]:
+        """Statistics of the arm's rows.
+
+        These are the shares of all rows that are `valid` and `right_if_valid`, their mean `steps`, the number of
+        `unscorable` rows, the mean `calls` of scored rows, and the `entropy` of the patterns in bits.
+        """
         import polars as pl
 
         scored = ~pl.col("unscorable")
@@ -88,156 +91,161 @@ class Arm:
         return sorted(self.questions["benchmark"].unique())
 
     def groups(self, benchmarks: Sequence[str]) -> dict[str, list[str]]:
-        """Return group of questions → its benchmarks, for the groups that have any of these benchmarks of the arm."""
-        named = benchmark_groups(benchmarks)
-        if self.unseen:
-            named = dict.fromkeys((TRAINED, UNSEEN), named["in-domain"]) | {"OOD": named["OOD"]}
+        """Return group of questions → its benchmarks, for the groups with at least one of these benchmarks."""
+        named = group_benchmarks(benchmarks)
+        if self.unseen_keys:
+            named = dict.fromkeys((TRAINED_SUBJECTS, UNSEEN_SUBJECTS), named["in-domain"]) | {"OOD": named["OOD"]}
         return {name: own for name, own in named.items() if own}
 
-    def part(self, group: str) -> pl.DataFrame:
-        """Return the questions of a group, or all for a group of whole benchmarks."""
+    def questions_of_group(self, group: str) -> pl.DataFrame:
+        """Return the lines of the questions of a group; for a group of whole benchmarks, those of all questions."""
         import polars as pl
 
-        if group not in (TRAINED, UNSEEN):
+        if group not in (TRAINED_SUBJECTS, UNSEEN_SUBJECTS):
             return self.questions
-        is_unseen = pl.concat_str(KEY, separator="/").is_in(list(self.unseen))
-        return self.questions.filter(is_unseen if group == UNSEEN else ~is_unseen)
+        is_unseen = pl.concat_str(KEY, separator="/").is_in(list(self.unseen_keys))
+        return self.questions.filter(is_unseen if group == UNSEEN_SUBJECTS else ~is_unseen)
 
-    def usd(self, benchmarks: Sequence[str]) -> float:
-        """Return the mean cost of a scored answer on these benchmarks in USD."""
+    def mean_usd(self, benchmarks: Sequence[str]) -> float:
+        """Return the mean cost in USD of a scored answer to these benchmarks."""
         return mean_per_answer(self.questions.filter(self.questions["benchmark"].is_in(benchmarks)), "cost_usd")
 
 
 class Findings(NamedTuple):
-    """The results of a study."""
+    """The results of a study: tables, a note and a picture."""
 
     summary: Columns
     details: Columns
-    """A longer table; may be empty."""
-    said: str
+    """A longer table, which may be empty."""
+    note: str
     """A note on the data behind the tables."""
     picture: bytes
-    """A PNG."""
+    """A picture as a PNG file."""
     families: Columns = Columns([], [])
-    """A table by family of questions; may be empty."""
+    """A table by family of questions, which may be empty."""
     claims: Columns = Columns([], [])
-    """Some arms beside every opponent, pooled over the seeds; may be empty."""
+    """A table of some arms beside every opponent, pooled over the seeds; it may be empty."""
 
 
-BySeed = Mapping[int, Sequence[Arm]]
+ArmsBySeed = Mapping[int, Sequence[Arm]]
 
 
-def arm_name(policy: str, change: str, temperature: float = 0.0) -> str:
-    """Return the name of a policy's arm: after a change of its recipe ("" is none), at a temperature."""
+def format_arm_name(policy: str, change: str, temperature: float = 0.0) -> str:
+    """Return the name of a policy's arm, with the change of its recipe ("" for none) and the temperature (if it is not
+    0)."""
     drawn = f", temperature {temperature:g}" if temperature else ""
     return f"{change}: {policy}{drawn}" if change else f"{policy}{drawn}"
 
 
-def findings(
-    by_seed: BySeed, families: Mapping[str, str] | None = None, said: str = "", claimed: Sequence[str] = ()
+def summarize_arms(
+    by_seed: ArmsBySeed, families: Mapping[str, str] | None = None, note: str = "", claimed_names: Sequence[str] = ()
 ) -> Findings:
-    """Summarize the arms of every seed.
+    """Summarise the arms of every seed as the findings of a study.
 
-    With several seeds, the details are the table of each seed. With `families` (problem key → family), the result also
-    has a table of the first two arms by family. With `claimed` it has the table `claims` of the arms with these names
-    in place of the details, and the picture shows prices.
+    With several seeds, the details are the table of each seed. With `families` (problem key → family), the findings
+    have a table of the first two arms by family. With `claimed_names` they have the table `claims` of the arms with
+    these names in place of the details, and the picture shows prices.
     """
     arms = [arm for own in by_seed.values() for arm in own]
-    unscorable = sum(int(arm.figures["unscorable"]) for arm in arms)
-    notes = [said, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
+    unscorable = sum(int(arm.statistics["unscorable"]) for arm in arms)
+    notes = [note, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
     none, first = Columns([], []), next(iter(by_seed.values()))
-    details = per_seed(by_seed) if len(by_seed) > 1 and not claimed else none
-    shares = by_family(arms, families, [arm.name for arm in first[:2]]) if families else none
-    drawn = plane(by_seed) if claimed else picture(first)
-    pairs = claims(by_seed, claimed) if claimed else none
-    return Findings(table(by_seed), details, " ".join(filter(None, notes)), drawn, shares, pairs)
+    details = make_seed_table(by_seed) if len(by_seed) > 1 and not claimed_names else none
+    shares = make_family_table(arms, families, [arm.name for arm in first[:2]]) if families else none
+    drawn = draw_price_plane(by_seed) if claimed_names else draw_differences(first)
+    pairs = make_claims_table(by_seed, claimed_names) if claimed_names else none
+    return Findings(make_arm_table(by_seed), details, " ".join(filter(None, notes)), drawn, shares, pairs)
 
 
-def table(by_seed: BySeed) -> Columns:
-    """Make a table with one row per arm: accuracies in per cent and paired differences in points.
+def make_arm_table(by_seed: ArmsBySeed) -> Columns:
+    """Return a table with one row per arm: accuracies in per cent, and paired differences in percentage points.
 
-    Standard errors are over questions for one seed, and over seeds for several. A 95 % interval stands in place of a
-    standard error over questions that misleads (`percent`), or of one over seeds that is 0. An arm with a single seed
-    is compared with the arms of every seed. Columns without any value are left out.
+    Standard errors are over questions for one seed, and over seeds for several. A 95 % interval replaces a standard
+    error over questions that would mislead (`percent`), and one over seeds that is 0. An arm with a single seed is
+    compared with the arms of every seed. Columns without any value are left out.
     """
     names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
     known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
     every = {name: next(arms[name] for arms in known if name in arms) for name in names}
-    besides = list(dict.fromkeys(head for arm in every.values() for head in arm.beside))
-    lines = {name: _line([every | arms for arms in known], name, besides) for name in names}
+    besides = list(dict.fromkeys(head for arm in every.values() for head in arm.compared_with))
+    lines = {name: _make_cells([every | arms for arms in known], name, besides) for name in names}
     heads = list(dict.fromkeys(head for line in lines.values() for head in line))
     heads = [head for head in heads if any(line.get(head) for line in lines.values())]
-    rows: list[Cells] = [[name, *(line.get(head, "") for head in heads)] for name, line in lines.items()]
+    rows: list[TableRow] = [[name, *(line.get(head, "") for head in heads)] for name, line in lines.items()]
     return Columns(["system", *heads], rows)
 
 
-def _line(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str]) -> dict[str, str]:
-    """Return heading → cell of one arm; `seeds` has all arms per seed, `besides` the headings of differences."""
+def _make_cells(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str]) -> dict[str, str]:
+    """Return heading → cell of one arm; `seeds` has all arms of each seed, `besides` the headings of differences."""
     own = [arms[name] for arms in seeds]
     cells: dict[str, str] = {}
     for group, benchmarks in own[0].groups(own[0].benchmarks).items():
-        cells[f"{group}, %"] = _over([accuracy(arm.part(group), benchmarks) for arm in own])
+        cells[f"{group}, %"] = _format_over_seeds([accuracy(arm.questions_of_group(group), benchmarks) for arm in own])
         for head in besides:
-            others = [arms[own[0].beside[head]] for arms in seeds if head in own[0].beside]
+            others = [arms[own[0].compared_with[head]] for arms in seeds if head in own[0].compared_with]
             pairs = zip(own, others, strict=False)
-            points = [Pairs(arm.part(group), other.questions).difference(benchmarks) for arm, other in pairs]
-            cells[f"{group} {head}, points"] = _over(points, -1.0) if points else ""
+            points = [
+                Pairs(arm.questions_of_group(group), other.questions).difference(benchmarks) for arm, other in pairs
+            ]
+            cells[f"{group} {head}, points"] = _format_over_seeds(points, -1.0) if points else ""
     if own[0].questions.is_empty():
         return cells
 
     def mean(figure: str) -> float:
-        return fmean(arm.figures[figure] for arm in own)
+        return fmean(arm.statistics[figure] for arm in own)
 
     cells["valid, %"] = f"{100 * mean('valid'):.1f}"
     cells["right if valid, %"] = f"{100 * mean('right_if_valid'):.1f}"
     cells["entropy, bits"] = f"{mean('entropy'):.2f}"
     cells["steps"] = f"{mean('steps'):.2f}"
     cells["calls a question"] = f"{mean('calls'):.2f}"
-    cells["USD a question"] = f"{fmean(arm.usd(arm.benchmarks) for arm in own):.6f}"
-    if in_domain := benchmark_groups(own[0].benchmarks)["in-domain"]:
-        cells["USD in-domain"] = f"{fmean(arm.usd(in_domain) for arm in own):.6f}"
-    return cells | {head: _fact([arm.facts[head] for arm in own]) for head in own[0].facts}
+    cells["USD a question"] = f"{fmean(arm.mean_usd(arm.benchmarks) for arm in own):.6f}"
+    if in_domain := group_benchmarks(own[0].benchmarks)["in-domain"]:
+        cells["USD in-domain"] = f"{fmean(arm.mean_usd(in_domain) for arm in own):.6f}"
+    return cells | {
+        head: _format_extra_column([arm.extra_columns[head] for arm in own]) for head in own[0].extra_columns
+    }
 
 
-def _over(estimates: Sequence[MeanEstimate], least: float = 0.0) -> str:
+def _format_over_seeds(estimates: Sequence[MeanEstimate], least: float = 0.0) -> str:
     found = mean_over_seeds(estimates, least)
     if len(estimates) > 1 and found.standard_error > 0:  # the standard error over the seeds
         found = MeanEstimate(*found[:3])
     return percent(found)
 
 
-def _fact(values: Sequence[float | str]) -> str:
+def _format_extra_column(values: Sequence[float | str]) -> str:
     numbers = [value for value in values if not isinstance(value, str)]
     return f"{fmean(numbers):.4g}" if len(numbers) == len(values) else str(values[0])
 
 
-def claims(by_seed: BySeed, ours: Sequence[str]) -> Columns:
-    """Make a table of the accuracy of each of our arms minus that of every opponent, in points, pooled over seeds.
+def make_claims_table(by_seed: ArmsBySeed, claimed_names: Sequence[str]) -> Columns:
+    """Return a table of the accuracy of each claimed arm minus that of every opponent, in points, pooled over seeds.
 
-    An opponent is an arm that is compared with the Conductor (`OPPONENT`) on every seed. A question counts if both arms
-    scored it on every seed. The p-values are adjusted after Holm over the whole table. Raises `KeyError` if a seed has
-    no such arm.
+    An opponent is an arm that is compared with the Conductor (`MINUS_CONDUCTOR`) on every seed. A question counts if
+    both arms scored it on every seed. The p-values are adjusted by Holm's method over the whole table. Raises
+    `KeyError` if a seed has no such arm.
     """
     seeds = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
-    prices = {name: fmean(arm.usd(arm.benchmarks) for arm in own) for name, own in _named(by_seed)}
-    groups = {name: own for name, own in benchmark_groups(_first(by_seed)).items() if own}
-    opponents = {arm.name for arms in by_seed.values() for arm in arms if OPPONENT in arm.beside}
+    prices = {name: fmean(arm.mean_usd(arm.benchmarks) for arm in own) for name, own in _group_by_name(by_seed)}
+    groups = {name: own for name, own in group_benchmarks(_benchmarks_of_first_arm(by_seed)).items() if own}
+    opponents = {arm.name for arms in by_seed.values() for arm in arms if MINUS_CONDUCTOR in arm.compared_with}
     others = [name for name in prices if name in opponents and all(name in seed for seed in seeds)]
-    pairs = [(own, other) for own in ours for other in others]
-    made = [[_pooled(seeds, *pair, benchmarks) for benchmarks in groups.values()] for pair in pairs]
+    pairs = [(own, other) for own in claimed_names for other in others]
+    made = [[_pool_differences(seeds, *pair, benchmarks) for benchmarks in groups.values()] for pair in pairs]
     adjusted = holm([each.p_value for line in made for each in line]).reshape(len(pairs), len(groups)).tolist()
     heads = [
         head for group in groups for head in (f"{group}, points", f"p, {group}", f"detected from, {group}, points")
     ]
-    rows: list[Cells] = [
-        [own, other, f"{prices[other] / prices[own]:.2f}", *chain.from_iterable(map(_claim, line, p_values))]
+    rows: list[TableRow] = [
+        [own, other, f"{prices[other] / prices[own]:.2f}", *chain.from_iterable(map(_format_claim, line, p_values))]
         for (own, other), line, p_values in zip(pairs, made, adjusted, strict=True)
     ]
     return Columns(["ours", "minus", "its price ÷ ours", *heads], rows)
 
 
-def _named(by_seed: BySeed) -> Iterable[tuple[str, list[Arm]]]:
-    """Return the name of each arm, and the arms with this name."""
+def _group_by_name(by_seed: ArmsBySeed) -> Iterable[tuple[str, list[Arm]]]:
+    """Return pairs of a name and the arms with this name."""
     made: dict[str, list[Arm]] = defaultdict(list)
     for arms in by_seed.values():
         for arm in arms:
@@ -245,32 +253,32 @@ def _named(by_seed: BySeed) -> Iterable[tuple[str, list[Arm]]]:
     return made.items()
 
 
-def _pooled(seeds: Sequence[Mapping[str, Arm]], ours: str, other: str, benchmarks: Sequence[str]) -> Pooled:
+def _pool_differences(seeds: Sequence[Mapping[str, Arm]], ours: str, other: str, benchmarks: Sequence[str]) -> Pooled:
     pairs = [Pairs(arms[ours].questions, arms[other].questions) for arms in seeds]
     return pooled(gains_over_seeds(pairs, benchmarks))
 
 
-def _first(by_seed: BySeed) -> list[str]:
+def _benchmarks_of_first_arm(by_seed: ArmsBySeed) -> list[str]:
     """Return the benchmarks of the first arm."""
     return benchmarks_of(next(iter(by_seed.values()))[0].rows)
 
 
-def _claim(found: Pooled, adjusted: float) -> tuple[str, str, str]:
+def _format_claim(found: Pooled, adjusted: float) -> tuple[str, str, str]:
     p_value = f"{adjusted:.3f}" if adjusted >= 0.001 else "< 0.001"
     return f"{100 * found.mean:.1f} ± {100 * found.standard_error:.1f}", p_value, f"{100 * found.detectable:.1f}"
 
 
-def plane(by_seed: BySeed) -> bytes:
-    """Draw each arm by its price and accuracy, in-domain and OOD, over all seeds; return a PNG.
+def draw_price_plane(by_seed: ArmsBySeed) -> bytes:
+    """Draw each arm by its price and accuracy, in-domain and out of distribution, over all seeds; return a PNG.
 
-    The line joins the arms that no cheaper one matches, OOD (in-domain without OOD benchmarks).
+    A line joins the arms that no cheaper arm matches out of distribution (in-domain if there are no such benchmarks).
     """
     points, line = list[Point](), list[int]()
-    for group, benchmarks in benchmark_groups(_first(by_seed)).items():
+    for group, benchmarks in group_benchmarks(_benchmarks_of_first_arm(by_seed)).items():
         begun, offers = len(points), list[Offer]()
-        for name, own in _named(by_seed) if benchmarks else ():
+        for name, own in _group_by_name(by_seed) if benchmarks else ():
             estimate = mean_over_seeds([accuracy(arm.questions, benchmarks) for arm in own])
-            offers.append(Offer(fmean(arm.usd(benchmarks) for arm in own), estimate.mean))
+            offers.append(Offer(fmean(arm.mean_usd(benchmarks) for arm in own), estimate.mean))
             kind = "Conductor" if name.endswith("Conductor") else "others"
             points.append(Point(name, offers[-1].price, spread(estimate), f"{kind}, {group}"))
         line = [begun + place for place in frontier(offers)] or line
@@ -278,9 +286,9 @@ def plane(by_seed: BySeed) -> bytes:
     return png(Plane("", "USD a question (logarithmic)", "right, in %", points, line), width=NARROW_IN)
 
 
-def per_seed(by_seed: BySeed) -> Columns:
-    """Make one table of the arms with one row per seed and arm."""
-    tables = {seed: table({seed: arms}) for seed, arms in by_seed.items()}
+def make_seed_table(by_seed: ArmsBySeed) -> Columns:
+    """Return a table of the arms with one row per seed and arm."""
+    tables = {seed: make_arm_table({seed: arms}) for seed, arms in by_seed.items()}
     heads = list(dict.fromkeys(head for each in tables.values() for head in each.head))
     rows = [
         [seed, *(dict(zip(each.head, row, strict=True)).get(head, "") for head in heads)]
@@ -290,10 +298,11 @@ def per_seed(by_seed: BySeed) -> Columns:
     return Columns(["seed", *heads], rows)
 
 
-def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
-    """Make a table by family of questions.
+def make_family_table(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
+    """Return a table by family of questions.
 
-    Its columns are the accuracy of each named arm, and the mean steps and most frequent workers of the first of them.
+    Its columns are the accuracy of each named arm, and the mean steps and the most frequent workers of the first of
+    them.
     """
     import polars as pl
 
@@ -307,7 +316,7 @@ def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[
     uses = rows.filter(pl.col("arm") == names[0]).group_by("family", "workers").agg(pl.len(), pl.col("place").min())
     most = collected(uses).sort(["len", "place"], descending=[False, True])
     commonest = {family: (workers, times) for family, workers, times, _ in most.iter_rows()}
-    lines: list[Cells] = []
+    lines: list[TableRow] = []
     for family in order:
         shares = [f"{100 * found[family, name][0]:.0f}" if (family, name) in found else "nan" for name in names]
         _, steps, count = found[family, names[0]]
@@ -316,38 +325,41 @@ def by_family(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[
     return Columns(["family", *(f"{name}, %" for name in names), "steps", "its commonest workers, in order"], lines)
 
 
-def picture(arms: Sequence[Arm]) -> bytes:
-    """Draw the first difference of each arm, in-domain and OOD, or accuracies if no arm has one; return a PNG."""
+def draw_differences(arms: Sequence[Arm]) -> bytes:
+    """Draw the first difference of each arm, in-domain and out of distribution; return a PNG.
+
+    If no arm is compared with another, the accuracies are drawn.
+    """
     by_name = {arm.name: arm for arm in arms}
-    compared = {arm.name: next(iter(arm.beside.values())) for arm in arms if arm.beside}
+    compared = {arm.name: next(iter(arm.compared_with.values())) for arm in arms if arm.compared_with}
     estimates = {
         arm.name: {
-            group: Pairs(arm.part(group), by_name[compared[arm.name]].questions).difference(benchmarks)
+            group: Pairs(arm.questions_of_group(group), by_name[compared[arm.name]].questions).difference(benchmarks)
             if compared
-            else accuracy(arm.part(group), benchmarks)
+            else accuracy(arm.questions_of_group(group), benchmarks)
             for group, benchmarks in arm.groups(benchmarks_of(arm.rows)).items()
         }
         for arm in arms
         if not compared or arm.name in compared
     }
-    return dots(estimates, "difference to the arm that it is compared with, in points" if compared else "right, in %")
+    return draw_estimates(
+        estimates, "difference to the arm that it is compared with, in points" if compared else "right, in %"
+    )
 
 
-def dots(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
+def draw_estimates(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: str) -> bytes:
     """Draw each estimate with its 95 % interval, in per cent or points; return a PNG.
 
-    `estimates` is label → group → estimate in [-1, 1]; every label has the same groups.
+    `estimates` is label → group → estimate from -1 to 1; every label has the same groups.
     """
     groups = list(dict.fromkeys(group for each in estimates.values() for group in each))
-    series = {
-        group: [spread(each[group]) for each in estimates.values()] for group in groups
-    }
+    series = {group: [spread(each[group]) for each in estimates.values()] for group in groups}
     return png(Dots("", unit, "", list(estimates), series, zero=True))
 
 
-def benchmark_groups(asked: Sequence[str]) -> dict[str, list[str]]:
-    """Return the benchmarks in two groups: in-domain and out-of-distribution (OOD)."""
+def group_benchmarks(benchmarks: Sequence[str]) -> dict[str, list[str]]:
+    """Return the given benchmarks in two groups: in-domain and out of distribution (OOD)."""
     return {
-        "in-domain": [name for name in training_benchmarks() if name in asked],
-        "OOD": [name for name in unseen_benchmarks() if name in asked],
+        "in-domain": [name for name in training_benchmarks() if name in benchmarks],
+        "OOD": [name for name in ood_benchmarks() if name in benchmarks],
     }

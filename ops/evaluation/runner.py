@@ -15,7 +15,7 @@ from ops.conductor.untrained import PromptedConductor, write_workflow
 from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
-from ops.evaluation.method import Attempt, Author, Branches, Method
+from ops.evaluation.method import Attempt, Branches, Method, WorkflowAuthor
 from ops.results.outcome_rows import OutcomeRow, Played
 from ops.workers.scheduling import Client
 from ops.workflow.grammar import ParseResult
@@ -26,12 +26,12 @@ from ops.workflow.team import Team
 from ops.workflow.trace import QuestionTrace
 from ops.workflow.vote import Ballot
 
-AHEAD = 4
-"""The most batches in progress at once, including the one being written; a faster writer waits for the workers."""
+MAX_BATCHES_IN_PROGRESS = 4
+"""The largest number of batches in progress, including the one being written; a faster writer waits for the workers."""
 Result = TypeVar("Result")
 Completions = Mapping[tuple[str, int], str]
 """(problem key, repeat) → the completion that was written for it."""
-OnPlayed = Callable[[Sequence[OutcomeRow], Sequence[QuestionTrace]], None]
+OnExecuted = Callable[[Sequence[OutcomeRow], Sequence[QuestionTrace]], None]
 """Receives the rows of a set of questions, and the trace of each answer."""
 AddRows = Callable[[Sequence[OutcomeRow]], object]
 """Receives the rows of a set of questions; sets come in any order."""
@@ -48,21 +48,24 @@ async def evaluate(
     seed: int = 0,
     limits: RoundLimits | None = None,
     has_room: HasRoom | None = None,
-    on_played: OnPlayed | None = None,
-    into: AddRows | None = None,
+    on_executed: OnExecuted | None = None,
+    add_rows: AddRows | None = None,
 ) -> list[OutcomeRow]:
     """Let the Conductor answer every problem `settings.repeats` times; return rows sorted by problem, then by repeat.
 
-    With `into`, it receives the rows of each set of problems as they come, and none is returned. What was done before
-    is read from the store, so that an evaluation that was stopped continues when it is started again.
+    With `add_rows`, that function receives the rows of each set of problems as they come, and none is returned. Earlier
+    completions and responses are read from the store, so that an evaluation that was stopped continues when it is
+    started again.
 
-    A thread writes the next batch while the workers execute earlier ones. Completions that are passed in are executed
-    without change, one for each question. Several workflows answer a question if `settings.vote` says so: each has
-    answers of its own, and the rule is that of `ops.workflow.vote`. With `limits` the Conductor works in rounds: the
-    limits then apply to all questions of one repeat together; `has_room` is passed to `answer_questions`. Raises the
-    client's `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`, which names
-    the problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes counts in the
-    row's cost.
+    A thread writes the next batch while the workers execute earlier ones. Completions that are passed in as a mapping
+    are executed without change, one for each question. If `settings.vote` says so, several workflows answer a question,
+    each with answers of its own, and the rule of `ops.workflow.vote` decides. With `limits` the Conductor works in
+    rounds, and the limits apply to all questions of one repeat together; `has_room` is passed to `answer_questions`.
+
+    Raises the
+    client's `OverBudget` and `ConfigError` after the calls in flight have ended, and `PromptTooLongError`,
+    which names the problem. Rows of unreachable workers are unscorable. The call by which a prompted Conductor writes
+    counts in the row's cost.
     """
     turn = asyncio.Lock()
     given = conductor if isinstance(conductor, Mapping) else {}
@@ -85,13 +88,15 @@ async def evaluate(
                     ) from None
         return texts
 
-    async def once(chosen: Sequence[Problem], repeat: int, number: int) -> list[Played]:
+    async def run_once(chosen: Sequence[Problem], repeat: int, number: int) -> list[Played]:
         """Run the workflow with this number of each question."""
         sample = number * settings.repeats + repeat
         if isinstance(conductor, PromptedConductor):
-            author = Author(conductor.worker, lambda problem: team.build_messages(problem)[0]["content"], team.parse)
-            authored = (_authored(author, problem, team, sample) for problem in chosen)
-            return _unless_failed(await asyncio.gather(*authored, return_exceptions=True))
+            author = WorkflowAuthor(
+                conductor.worker, lambda problem: team.build_messages(problem)[0]["content"], team.parse
+            )
+            authored = (_run_authored(author, problem, team, sample) for problem in chosen)
+            return _raise_first_error(await asyncio.gather(*authored, return_exceptions=True))
         questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]
         writing = partial(write, chosen=chosen, number=number, sample=sample)
         return [Played((trace,)) for trace in await answer_questions(questions, writing, limits, has_room=has_room)]
@@ -100,20 +105,20 @@ async def evaluate(
         """Let the Conductor answer a set of questions, and record the rows."""
         election = _Election([Ballot.for_problem(problem, vote) for problem in chosen])
         while asked := await election.next_wave():
-            ran = (once([chosen[i] for i in indices], repeat, number) for number, indices in asked.items())
-            election.count(asked, _unless_failed(await asyncio.gather(*ran, return_exceptions=True)))
-        await _record(add, chosen, repeat, election.elected(), team.client, on_played)
+            ran = (run_once([chosen[i] for i in indices], repeat, number) for number, indices in asked.items())
+            election.count(asked, _raise_first_error(await asyncio.gather(*ran, return_exceptions=True)))
+        await _grade_and_record(add, chosen, repeat, election.elected(), team.client, on_executed)
 
     made = list[OutcomeRow]()
-    add = made.extend if into is None else into
+    add = made.extend if add_rows is None else add_rows
     size = settings.batch if limits is None else max(1, len(problems))
     sets = [problems[start : start + size] for start in range(0, len(problems), size)]
-    async with _sets_in_progress(AHEAD if limits is None else 1) as going:
+    async with _sets_in_progress(MAX_BATCHES_IN_PROGRESS if limits is None else 1) as going:
         for repeat, chosen in product(range(settings.repeats), sets):
             if not await going.has_room():
                 break
             going.tasks.add(asyncio.create_task(answer(chosen, repeat)))
-    return _in_order(made, problems)
+    return _sort_rows(made, problems)
 
 
 async def evaluate_method(
@@ -122,27 +127,28 @@ async def evaluate_method(
     team: Team,
     settings: Evaluation,
     on_done: OnDone | None = None,
-    into: AddRows | None = None,
+    add_rows: AddRows | None = None,
 ) -> list[OutcomeRow]:
-    """Let a method answer every problem; return rows as `evaluate` does. `problems` must be grouped by benchmark.
+    """Let a method answer every problem; return rows as `evaluate` does.
 
-    A whole benchmark is one set, because `method.choose` compares all of its answers. Raises the errors of `evaluate`.
+    `problems` must be grouped by benchmark. A whole benchmark is one set, because `method.choose` compares all of its
+    answers. Raises the errors of `evaluate`.
     """
-    room = asyncio.Semaphore(settings.batch * AHEAD)
+    room = asyncio.Semaphore(settings.batch * MAX_BATCHES_IN_PROGRESS)
 
     async def run(problem: Problem, branches: Branches, repeat: int) -> Played:
         questions = [
             Question(problem, team, sample, workflow.render(), ParseResult(workflow))
-            for workflow, sample in zip(branches, _samples(branches, repeat), strict=True)
+            for workflow, sample in zip(branches, _number_branches(branches, repeat), strict=True)
         ]
         async with room:
             if method.author is not None:
-                played = await _authored(method.author, problem, team, repeat)
-            elif method.agree is not None:
-                election = _Election([Ballot(problem, len(questions), method.agree)])
+                played = await _run_authored(method.author, problem, team, repeat)
+            elif method.agreeing_answers is not None:
+                election = _Election([Ballot(problem, len(questions), method.agreeing_answers)])
                 while asked := await election.next_wave():
                     running = (answer_questions([questions[number]]) for number in asked)
-                    traces = _unless_failed(await asyncio.gather(*running, return_exceptions=True))
+                    traces = _raise_first_error(await asyncio.gather(*running, return_exceptions=True))
                     election.count(asked, [[Played((trace,))] for [trace] in traces])
                 [played] = election.elected()
             else:
@@ -155,23 +161,25 @@ async def evaluate_method(
         """Let the method answer a benchmark's questions, and record the rows."""
         branches = zip(own, method.branches(own, repeat), strict=True)
         running = (run(problem, workflows, repeat) for problem, workflows in branches)
-        played = _unless_failed(await asyncio.gather(*running, return_exceptions=True))
+        played = _raise_first_error(await asyncio.gather(*running, return_exceptions=True))
         attempts = [
             Attempt(problem, tuple(trace.answer for trace in each.branches))
             for problem, each in zip(own, played, strict=True)
         ]
         picked = zip(played, method.choose(attempts), strict=True)
-        await _record(add, own, repeat, [each._replace(chosen=chosen) for each, chosen in picked], team.client)
+        await _grade_and_record(
+            add, own, repeat, [each._replace(chosen=chosen) for each, chosen in picked], team.client
+        )
 
     made = list[OutcomeRow]()
-    add = made.extend if into is None else into
+    add = made.extend if add_rows is None else add_rows
     sets = [list(own) for _, own in groupby(problems, key=lambda problem: problem.benchmark)]
     async with _sets_in_progress(1) as going:
         for repeat, chosen in product(range(settings.repeats), sets):
             if not await going.has_room():
                 break
             going.tasks.add(asyncio.create_task(answer(chosen, repeat)))
-    return _in_order(made, problems)
+    return _sort_rows(made, problems)
 
 
 @dataclass
@@ -215,13 +223,13 @@ async def _sets_in_progress(at_once: int) -> AsyncIterator[_SetsInProgress]:
         raise going.failed[0]
 
 
-async def _record(
+async def _grade_and_record(
     add: AddRows,
     chosen: Sequence[Problem],
     repeat: int,
     played: Sequence[Played],
     client: Client,
-    on_played: OnPlayed | None = None,
+    on_played: OnExecuted | None = None,
 ) -> None:
     """Grade the answers of a set of questions, and add its rows."""
     grades = await grade_answers(chosen, [each.counts.answer for each in played], client)
@@ -232,7 +240,7 @@ async def _record(
         on_played(own, [each.counts for each in played])
 
 
-def _in_order(rows: Sequence[OutcomeRow], problems: Sequence[Problem]) -> list[OutcomeRow]:
+def _sort_rows(rows: Sequence[OutcomeRow], problems: Sequence[Problem]) -> list[OutcomeRow]:
     place = {problem.key: index for index, problem in enumerate(problems)}
     return sorted(rows, key=lambda row: (place[row.problem_key], row.repeat))
 
@@ -242,22 +250,24 @@ class _Election:
 
     def __init__(self, ballots: Sequence[Ballot]) -> None:
         self._ballots = ballots
-        self._made: list[list[Played]] = [[] for _ in ballots]
+        self._executions: list[list[Played]] = [[] for _ in ballots]
         self._waves: list[range] = []
 
     async def next_wave(self) -> dict[int, list[int]]:
-        """Return the workflows to run now, side by side: their number → the indices of their questions. It is empty
-        once every answer stands."""
+        """Return the workflows to run next, side by side: their number → the indices of their questions.
+
+        It is empty once every vote is decided.
+        """
         self._waves = await asyncio.to_thread(lambda: [ballot.next_workflows() for ballot in self._ballots])
         numbers = sorted({number for wave in self._waves for number in wave})
         return {number: [index for index, wave in enumerate(self._waves) if number in wave] for number in numbers}
 
     def count(self, asked: Mapping[int, Sequence[int]], ran: Sequence[Sequence[Played]]) -> None:
-        """Count the answers of a wave: for each number that was asked, those of its questions."""
+        """Count the answers of a wave: for each number of a workflow, those of its questions."""
         for indices, played in zip(asked.values(), ran, strict=True):
             for index, each in zip(indices, played, strict=True):
-                self._made[index].append(each)
-        for ballot, wave, own in zip(self._ballots, self._waves, self._made, strict=True):
+                self._executions[index].append(each)
+        for ballot, wave, own in zip(self._ballots, self._waves, self._executions, strict=True):
             if wave:
                 ballot.add_answers([each.counts.answer for each in own[wave.start :]])
 
@@ -270,27 +280,29 @@ class _Election:
                 tuple(writing for each in own for writing in each.writings),
                 tuple(ballot.waves),
             )
-            for ballot, own in zip(self._ballots, self._made, strict=True)
+            for ballot, own in zip(self._ballots, self._executions, strict=True)
         ]
 
 
-def _unless_failed(results: Sequence[Result | BaseException]) -> list[Result]:
-    """Return the results of `asyncio.gather` with `return_exceptions`. Raises the first error among them, after all
-    have ended: paid calls in flight must reach the cache."""
+def _raise_first_error(results: Sequence[Result | BaseException]) -> list[Result]:
+    """Return the results of `asyncio.gather` with `return_exceptions`, or raise the first error among them.
+
+    The error is raised after all calls have ended, because paid calls in flight must reach the cache.
+    """
     for result in results:
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-async def _authored(author: Author, problem: Problem, team: Team, repeat: int) -> Played:
+async def _run_authored(author: WorkflowAuthor, problem: Problem, team: Team, repeat: int) -> Played:
     """Let a worker write the question's workflow, and execute it."""
     writing = await write_workflow(author.worker, author.prompt(problem), team, repeat)
     text = writing.answer or ""
-    [trace] = await answer_questions([Question(problem, team, repeat, text, author.read(text))])
+    [trace] = await answer_questions([Question(problem, team, repeat, text, author.parse(text))])
     return Played((trace,), writings=(writing,))
 
 
-def _samples(branches: Branches, repeat: int) -> list[Sample]:
+def _number_branches(branches: Branches, repeat: int) -> list[Sample]:
     """Number equal branches as repetitions, like equal steps of one workflow, so that each gets a new answer."""
     return [Sample(repeat, branches[:index].count(workflow)) for index, workflow in enumerate(branches)]

@@ -1,4 +1,4 @@
-"""The rows of an evaluation on their way into score files, which have them in a fixed order."""
+"""Sort the rows of an evaluation for its score files, without holding them in memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _USAGE, _WORKERS = _NAMES.index("usage"), _NAMES.index("workers")
 
 
 class RowSorter:
-    """Takes rows in any order and gives them sorted by benchmark, problem and repeat, without holding them in memory.
+    """Takes rows in any order and yields them sorted by benchmark, problem and repeat, without holding them in memory.
 
     An evaluation makes its rows repeat by repeat, and those of several questions at once; a score file has all repeats
     of a question together. The rows lie in an unnamed temporary SQLite database, which is in memory while it is small
-    and vanishes with this process: it is no record of the evaluation, because whatever cost anything is in the store.
-    Texts of confidential benchmarks are removed before they are written. Raises `DataError` if the disk is full.
+    and vanishes with this process: it is no record of the evaluation, because everything that costs anything is in the
+    store. Texts of confidential benchmarks are removed before they are written. Raises `DataError` if the disk is full.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class RowSorter:
         self._connection.close()
 
     def add(self, rows: Sequence[OutcomeRow]) -> None:
-        """Take rows; one replaces an earlier one of the same question and repeat."""
-        values = [(row.benchmark, row.problem_id, row.repeat, _text(row)) for row in veiled(rows)]
+        """Take rows; a row replaces an earlier one of the same question and repeat."""
+        values = [(row.benchmark, row.problem_id, row.repeat, _encode_row(row)) for row in veiled(rows)]
         try:
             self._connection.execute("BEGIN")
             self._connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", values)
@@ -61,28 +61,28 @@ class RowSorter:
         return int(self._connection.execute("SELECT count(*) FROM rows").fetchone()[0])
 
     def __iter__(self) -> Iterator[OutcomeRow]:
-        """Give all rows."""
+        """Yield all rows in order."""
         query = "SELECT fields FROM rows ORDER BY benchmark, problem, repeat"
-        return (_row(text) for (text,) in self._connection.execute(query))
+        return (_decode_row(text) for (text,) in self._connection.execute(query))
 
-    def of(self, benchmark: str) -> Iterator[OutcomeRow]:
-        """Give the rows of one benchmark."""
+    def rows_of_benchmark(self, benchmark: str) -> Iterator[OutcomeRow]:
+        """Yield the rows of one benchmark in order."""
         query = "SELECT fields FROM rows WHERE benchmark = ? ORDER BY problem, repeat"
-        return (_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
+        return (_decode_row(text) for (text,) in self._connection.execute(query, (benchmark,)))
 
     def write(self, files: Mapping[str, tuple[Path, Key]]) -> None:
         """Write the score file of each benchmark: benchmark → (file, key)."""
         for benchmark, (file, key) in files.items():
-            write_rows(self.of(benchmark), file, key=key)
+            write_rows(self.rows_of_benchmark(benchmark), file, key=key)
 
 
-def _text(row: OutcomeRow) -> str:
+def _encode_row(row: OutcomeRow) -> str:
     values = list(_FIELDS(row))
     values[_USAGE] = [use.as_columns() for use in row.usage]
     return json.dumps(values)
 
 
-def _row(text: str) -> OutcomeRow:
+def _decode_row(text: str) -> OutcomeRow:
     values = json.loads(text)
     values[_WORKERS] = tuple(values[_WORKERS])
     values[_USAGE] = tuple(map(CallUsage.from_columns, values[_USAGE]))

@@ -1,4 +1,4 @@
-"""Stored results of policies and of single workers: their files, and the key of everything that they depend on."""
+"""The stored results of policies and of single workers: their files, and the keys of everything that they depend on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.graded import GRADER, graded_responses, graders_key
-from ops.benchmarks.problem_files import evaluation_questions, questions_key
+from ops.benchmarks.graded import GRADER_KEY, graders_key, read_graded_responses
+from ops.benchmarks.problem_files import questions_key, read_evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Pool, Setup, digest
 from ops.core.errors import DataError
@@ -16,7 +16,7 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import needs_every_worker
-from ops.precaching.profiles import best_single
+from ops.precaching.profiles import find_best_worker
 from ops.precaching.stored import evaluation_folder, responses_key
 from ops.results.table import at_prices, joined, of_responses, scan, scan_responses
 from ops.workers.pool import at_prices as responses_at_prices
@@ -28,12 +28,12 @@ CONDUCTOR, COLD_START = "conductor", "cold_start"
 """The folders of score files below `Workspace.scores`."""
 
 
-def stored_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> pl.LazyFrame:
+def read_policy_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> pl.LazyFrame:
     """Return the rows that `score_policy` stored for this policy, at the pool's prices.
 
     Raises `DataError` if they are missing, or if questions, workers or settings have changed since.
     """
-    questions_of = evaluation_questions(setup.workspace, setup.recipe)
+    questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
     tables = []
     for benchmark in benchmarks:
         asked, file = setup.asked_on(benchmark), score_file(setup.workspace, name, policy, benchmark)
@@ -52,15 +52,15 @@ def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
         "policy": policy_key(policy),
         "pool": setup.pool.answers_key,
         "questions": questions_key(questions),
-        GRADER: graders_key(questions, setup),
+        GRADER_KEY: graders_key(questions, setup),
         "settings": settings_key(setup, "repeats", "temperature", *(["vote"] if setup.recipe.evaluation.votes else [])),
     }
 
 
-def with_player(key: Key, *modules: str) -> Key:
-    """Return the key of rows with the version of the code that plays questions, and of further modules.
+def with_execution_code(key: Key, *modules: str) -> Key:
+    """Return the key of rows with the version of the code that executes workflows, and of further modules.
 
-    After a change of that code the next run plays the questions again, with the stored completions and responses.
+    After a change of that code the next run executes the workflows again, with the stored completions and responses.
     """
     return with_code(key, "ops.evaluation.runner", "ops.conductor.writer", *modules)
 
@@ -84,12 +84,12 @@ def score_folder(workspace: Workspace, name: str, policy: Path) -> Path:
 # ── single workers ─────────────────────────────────────────────────────────────
 
 
-def of_worker(responses: Iterable[ResponseRow], worker: str) -> pl.LazyFrame:
+def select_worker_rows(responses: Iterable[ResponseRow], worker: str) -> pl.LazyFrame:
     """Return the score rows of the named worker; empty if it has no responses."""
     return of_responses(row for row in responses if row.worker == worker)
 
 
-def asked_alone(setup: Setup) -> tuple[str, ...]:
+def list_solo_workers(setup: Setup) -> tuple[str, ...]:
     """Return the names of the workers whose own answers to the evaluation questions are needed.
 
     These are all workers of the pool if one of the recipe's baselines needs all of them. Otherwise it is the best
@@ -99,30 +99,30 @@ def asked_alone(setup: Setup) -> tuple[str, ...]:
     if needs_every_worker(setup.recipe.evaluation.baselines):
         return setup.pool.names
     folder = setup.workspace.data / "responses"
-    precached = [row for row in graded_responses(folder) if row.worker in setup.pool.names]
+    precached = [row for row in read_graded_responses(folder) if row.worker in setup.pool.names]
     if not precached:
         raise DataError(folder, "", "has no responses from which to choose the best worker", "Precache first")
-    return (best_single(precached).worker,)
+    return (find_best_worker(precached).worker,)
 
 
-def stored_answers(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
+def read_solo_responses(setup: Setup, workers: Sequence[str]) -> list[ResponseRow]:
     """Read the own responses of these workers to the evaluation questions, at the prices of each benchmark's pool.
 
     Raises `DataError` if responses to a benchmark are missing or stale.
     """
-    files = _answer_files(setup, workers)
+    files = _list_response_files(setup, workers)
     return [row for file, pool in files for row in responses_at_prices(load_responses(file), pool)]
 
 
-def stored_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
-    """Return the score rows of a single worker's own answers. Raises the errors of `stored_answers`."""
-    return joined(at_prices(scan_responses(file), pool) for file, pool in _answer_files(setup, [worker]))
+def read_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
+    """Return the score rows of a single worker's own answers. Raises the errors of `read_solo_responses`."""
+    return joined(at_prices(scan_responses(file), pool) for file, pool in _list_response_files(setup, [worker]))
 
 
-def _answer_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
+def _list_response_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
     files = []
     setup = setup.of_opponents
-    for name, questions in evaluation_questions(setup.workspace, setup.recipe).items():
+    for name, questions in read_evaluation_questions(setup.workspace, setup.recipe).items():
         asked = setup.asked_on(name)
         for worker in workers if questions else ():
             file = response_file(evaluation_folder(setup.workspace), worker, name)

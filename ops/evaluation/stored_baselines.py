@@ -1,4 +1,4 @@
-"""Score files of baselines that run workflows: their paths, the key of their inputs, and the data they learn from."""
+"""The score files of baselines that run workflows: their paths, the keys of their inputs, and their training data."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ops.benchmarks.graded import GRADER, graded_responses, graders_key
-from ops.benchmarks.problem_files import evaluation_questions, questions_key, read_problems
+from ops.benchmarks.graded import GRADER_KEY, graders_key, read_graded_responses
+from ops.benchmarks.problem_files import questions_key, read_evaluation_questions, read_problems
 from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
 from ops.core.once import Key, check_made, is_made
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.evaluation.baseline import Standing, WorkflowBaseline, chosen
+from ops.evaluation.baseline import BaselineScores, WorkflowBaseline, select_baselines
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import settings_key, with_player
+from ops.evaluation.stored import settings_key, with_execution_code
 from ops.results.summary import summarize
 from ops.results.table import at_prices, joined, scan
 from ops.workers.pool import at_prices as responses_at_prices
@@ -34,7 +34,8 @@ FEW_SHOTS = "out_of_distribution"
 
 @dataclass(frozen=True)
 class TrainingAnswers:
-    """The data that a baseline may learn from: the training mix, the workers' own responses to it, worked examples."""
+    """The stored data that a baseline may learn from: the training mix, the workers' own responses to it, worked
+    examples."""
 
     problems: Sequence[Problem]
     responses: Sequence[ResponseRow]
@@ -47,7 +48,7 @@ class TrainingAnswers:
         Raises `DataError` for unreadable data, and `ConfigError` for unreadable worked examples.
         """
         problems = read_problems(setup.workspace.data / "training_mix.jsonl")
-        return cls(problems, answers_to(problems, setup), load_few_shots(setup.workspace.texts, FEW_SHOTS))
+        return cls(problems, read_training_responses(problems, setup), load_few_shots(setup.workspace.texts, FEW_SHOTS))
 
     @cached_property
     def key(self) -> str:
@@ -57,10 +58,10 @@ class TrainingAnswers:
         return digest([questions_key(self.problems), graders_key(self.problems), grades, shots])
 
 
-def answers_to(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
+def read_training_responses(problems: Sequence[Problem], setup: Setup) -> list[ResponseRow]:
     """Read the recorded responses of the pool's workers to these problems, at the pool's prices. Raises `DataError`."""
     keys = {problem.key for problem in problems}
-    rows = graded_responses(setup.workspace.data / "responses")
+    rows = read_graded_responses(setup.workspace.data / "responses")
     own = [row for row in rows if row.worker in setup.pool.names and row.problem_key in keys]
     return responses_at_prices(own, setup.pool)
 
@@ -75,12 +76,12 @@ class BaselineStore(NamedTuple):
 
     setup: Setup
     entry: WorkflowBaseline
-    known: TrainingAnswers
+    training: TrainingAnswers
 
     @property
     def folder(self) -> Path:
         """The folder of the baseline's score files, named by a hash of everything that the method depends on."""
-        return baselines_folder(self.setup.workspace) / self.entry.name / digest(self._method())
+        return baselines_folder(self.setup.workspace) / self.entry.name / digest(self._method_key())
 
     def file(self, benchmark: str) -> Path:
         """Return the path of the score file of a benchmark."""
@@ -90,35 +91,35 @@ class BaselineStore(NamedTuple):
         """Return the inputs that a reader of the scores on these questions of a benchmark relies on."""
         asked = self.setup.asked_on(benchmark)
         return {
-            **self._method(),
+            **self._method_key(),
             "answers": asked.pool.answers_key,
             "settings": settings_key(asked, "repeats"),
             "questions": questions_key(questions),
-            GRADER: graders_key(questions, asked),
+            GRADER_KEY: graders_key(questions, asked),
         }
 
-    def _method(self) -> dict[str, str]:
+    def _method_key(self) -> dict[str, str]:
         """Return the keys of everything that the method depends on."""
         return {
             "baseline": self.entry.name,
             "pool": self.setup.pool.answers_key,
-            "known": self.known.key,
+            "known": self.training.key,
             "seed": str(self.setup.recipe.seed),
         }
 
-    def stored_with(self, benchmark: str, questions: Sequence[Problem]) -> Key:
+    def storage_key(self, benchmark: str, questions: Sequence[Problem]) -> Key:
         """Return `key` with the version of the method's code, with which the scores are stored."""
-        return with_player(self.key(benchmark, questions), f"ops.evaluation.baselines.{self.entry.name}")
+        return with_execution_code(self.key(benchmark, questions), f"ops.evaluation.baselines.{self.entry.name}")
 
-    def is_made(self, questions_of: Mapping[str, Sequence[Problem]]) -> bool:
-        """Return whether the scores on these questions are stored and would come out the same again."""
-        made = (is_made(self.file(name), self.stored_with(name, own)) for name, own in questions_of.items() if own)
+    def is_complete(self, questions_of: Mapping[str, Sequence[Problem]]) -> bool:
+        """Return whether the scores on these questions are stored and would come out the same."""
+        made = (is_made(self.file(name), self.storage_key(name, own)) for name, own in questions_of.items() if own)
         return all(made) and (self.folder / _METHOD).is_file()
 
-    def keep(self, rows: RowSorter, detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
-        """Store the rows on these questions; `detail` is what the method chose or learned."""
+    def store(self, rows: RowSorter, detail: str, questions_of: Mapping[str, Sequence[Problem]]) -> None:
+        """Store the rows on these questions; `detail` says what the method chose or learned."""
         write_json(self.folder / _METHOD, {"detail": detail})
-        rows.write({name: (self.file(name), self.stored_with(name, own)) for name, own in questions_of.items()})
+        rows.write({name: (self.file(name), self.storage_key(name, own)) for name, own in questions_of.items()})
 
     def rows(self, questions_of: Mapping[str, Sequence[Problem]]) -> pl.LazyFrame:
         """Return the stored rows at the pool's prices. Raises `DataError` if they are missing or stale."""
@@ -130,30 +131,32 @@ class BaselineStore(NamedTuple):
                 tables.append(at_prices(scan(self.file(benchmark)), self.setup.asked_on(benchmark).pool))
         return joined(tables)
 
-    def standing(self, questions_of: Mapping[str, Sequence[Problem]]) -> Standing:
+    def read_scores(self, questions_of: Mapping[str, Sequence[Problem]]) -> BaselineScores:
         """Return the baseline's scores for the leaderboard. Raises `DataError` if they are missing or stale."""
         rows = self.rows(questions_of)
         detail = str(read_json(self.folder / _METHOD, "Materialize baselines")["detail"])
-        return Standing(summarize(rows), detail)
+        return BaselineScores(summarize(rows), detail)
 
 
-def baseline_stores(setup: Setup) -> list[BaselineStore]:
+def list_baseline_stores(setup: Setup) -> list[BaselineStore]:
     """Return the stores of the recipe's baselines that run workflows.
 
     Raises `DataError` if there are such baselines and the training mix or its responses cannot be read.
     """
-    entries = [entry for entry in chosen(setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)]
+    entries = [
+        entry for entry in select_baselines(setup.recipe.evaluation.baselines) if isinstance(entry, WorkflowBaseline)
+    ]
     if not entries:
         return []
     known = TrainingAnswers.read(setup)
     return [BaselineStore(setup.of_opponents, entry, known) for entry in entries]
 
 
-def kept(setup: Setup) -> Callable[[WorkflowBaseline], Standing]:
+def make_score_reader(setup: Setup) -> Callable[[WorkflowBaseline], BaselineScores]:
     """Return a function that reads the stored scores of one of the recipe's baselines on all questions.
 
     The function raises `DataError` if the scores are missing or stale.
     """
-    questions_of = evaluation_questions(setup.workspace, setup.recipe)
-    by_name = {store.entry.name: store for store in baseline_stores(setup)}
-    return lambda entry: by_name[entry.name].standing(questions_of)
+    questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
+    by_name = {store.entry.name: store for store in list_baseline_stores(setup)}
+    return lambda entry: by_name[entry.name].read_scores(questions_of)

@@ -20,24 +20,25 @@ from ops.evaluation.arms import Findings
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 
-Rewriting = Callable[[Workflow, Random], Workflow]
-"""A workflow that the policy wrote, and the question's random numbers → the workflow that is executed instead."""
+RewriteWorkflow = Callable[[Workflow, Random], Workflow]
+"""A function from a workflow that the policy wrote, and the question's random numbers, to the workflow that is executed
+instead."""
 
 
 class WorkflowChange(NamedTuple):
-    """One way to change workflows: an arm of the study."""
+    """One way to change workflows, which becomes an arm of the study."""
 
     name: str
-    change: Rewriting
+    rewrite: RewriteWorkflow
 
 
 @dataclass(frozen=True)
-class Habits:
+class WorkflowStatistics:
     """Statistics of a policy's workflows on all evaluation questions, for use by interventions."""
 
     names: Sequence[str]
     """The names of the workers on offer, by ordinal."""
-    best: int
+    best_worker: int
     """The ordinal of the best single worker by the training mix."""
     workers: Counter[int]
     """Ordinal → number of steps that the worker receives."""
@@ -45,13 +46,13 @@ class Habits:
     """Wording of a subtask → number of steps with it."""
 
     @classmethod
-    def of(cls, workflows: Iterable[Workflow], names: Sequence[str], best: int) -> Habits:
+    def from_workflows(cls, workflows: Iterable[Workflow], names: Sequence[str], best: int) -> WorkflowStatistics:
         """Count the workers and subtasks of these workflows."""
         steps = [step for workflow in workflows for step in workflow.steps]
         return cls(names, best, Counter(step.worker for step in steps), Counter(step.subtask for step in steps))
 
 
-class Written(NamedTuple):
+class WrittenCompletion(NamedTuple):
     """One completion of the policy, with its problem and repeat."""
 
     problem: Problem
@@ -59,64 +60,66 @@ class Written(NamedTuple):
     text: str
 
 
-class Changed(NamedTuple):
+class ChangedCompletions(NamedTuple):
     """The completions of an arm, in the order of the policy's completions."""
 
-    written: list[Written]
-    share: float
+    completions: list[WrittenCompletion]
+    changed_share: float
     """The share of the policy's workflows that the arm changed, in [0, 1]."""
 
 
-def workflows(written: Sequence[Written], team: Team) -> list[Workflow]:
+def parse_workflows(completions: Sequence[WrittenCompletion], team: Team) -> list[Workflow]:
     """Return the well-formed workflows of these completions."""
-    read = (team.parse(each.text).workflow for each in written)
+    read = (team.parse(each.text).workflow for each in completions)
     return [workflow for workflow in read if workflow is not None]
 
 
-def changed(written: Sequence[Written], arm: WorkflowChange, team: Team, seed: int) -> Changed:
-    """Apply an arm's change to these completions; invalid completions stay unchanged as format failures.
+def apply_change(
+    completions: Sequence[WrittenCompletion], change: WorkflowChange, team: Team, seed: int
+) -> ChangedCompletions:
+    """Apply a change to these completions; invalid completions stay unchanged as format failures.
 
     Each question has its own random numbers, so that its draws do not depend on other questions. Raises `ValueError` if
-    the arm turns a workflow into an invalid one.
+    the change turns a workflow into an invalid one.
     """
     made, others, valid = [], 0, 0
-    for each in written:
+    for each in completions:
         workflow = team.parse(each.text).workflow
         if workflow is None:
             made.append(each)
             continue
-        dice = Random(f"{seed} {arm.name} {each.problem.key} {each.repeat}")
-        other = arm.change(workflow, dice)
+        dice = Random(f"{seed} {change.name} {each.problem.key} {each.repeat}")
+        other = change.rewrite(workflow, dice)
         text = other.render()
         if (failure := team.parse(text).failure) is not None:
-            raise ValueError(f"arm {arm.name!r} turned {workflow.render()!r} into an invalid workflow ({failure})")
+            raise ValueError(f"arm {change.name!r} turned {workflow.render()!r} into an invalid workflow ({failure})")
         valid, others = valid + 1, others + (other != workflow)
         made.append(each._replace(text=text))
-    return Changed(made, others / valid if valid else 0.0)
+    return ChangedCompletions(made, others / valid if valid else 0.0)
 
 
-class Compliance(NamedTuple):
-    """The number of completions, and of format failures by reason."""
+class FormatCompliance(NamedTuple):
+    """The number of completions, and the number of format failures by reason."""
 
-    problems: int
+    completions: int
     failures: Mapping[str, int]
     """Reason (`ops.workflow.grammar.FormatFailure`) → number of completions."""
 
     @property
-    def valid(self) -> int:
+    def valid_completions(self) -> int:
         """The number of completions that are valid workflows."""
-        return self.problems - sum(self.failures.values())
+        return self.completions - sum(self.failures.values())
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingRecord:
     """The records of a training, and measurements of its policy that need no worker."""
 
     curve: Sequence[Mapping[str, Any]]
     """The lines of GRPO's training curve, one per step; empty for a cold start."""
     temperature: float
     """The sampling temperature of GRPO."""
-    compliance: Callable[[float], Compliance]
+    measure_compliance: Callable[[float], FormatCompliance]
     """Temperature (0 is greedy) → the policy's format compliance on problems that it was not trained on."""
 
 
@@ -126,7 +129,7 @@ class PolicyStudy:
 
     name: str
     title: str
-    place: int
+    position: int
     """The position in the docs; equal positions are sorted by name."""
     about: str
     """One sentence on what is changed or observed."""
@@ -138,41 +141,41 @@ class PolicyStudy:
 class Intervention(PolicyStudy):
     """A study that changes the workflows of a trained policy and compares them with the unchanged ones, paired."""
 
-    arms: Callable[[Habits], Sequence[WorkflowChange]]
+    list_changes: Callable[[WorkflowStatistics], Sequence[WorkflowChange]]
 
 
 @dataclass(frozen=True)
 class Observation(PolicyStudy):
     """A study that reads the records of a training."""
 
-    observe: Callable[[Training], Findings]
+    observe: Callable[[TrainingRecord], Findings]
 
 
 def intervention(
-    title: str, place: int = 1000, *, about: str
-) -> Callable[[Callable[[Habits], Sequence[WorkflowChange]]], Intervention]:
+    title: str, position: int = 1000, *, about: str
+) -> Callable[[Callable[[WorkflowStatistics], Sequence[WorkflowChange]]], Intervention]:
     """Return a decorator: the function, which returns arms, becomes an intervention with the function's name."""
 
-    def register(arms: Callable[[Habits], Sequence[WorkflowChange]]) -> Intervention:
-        return Intervention(arms.__name__, title, place, about, "benchmark_scores", arms)
+    def register(arms: Callable[[WorkflowStatistics], Sequence[WorkflowChange]]) -> Intervention:
+        return Intervention(arms.__name__, title, position, about, "benchmark_scores", arms)
 
     return register
 
 
 def observation(
-    title: str, place: int = 1000, *, about: str, after: Literal["base_policy", "conductor"]
-) -> Callable[[Callable[[Training], Findings]], Observation]:
+    title: str, position: int = 1000, *, about: str, after: Literal["base_policy", "conductor"]
+) -> Callable[[Callable[[TrainingRecord], Findings]], Observation]:
     """Return a decorator: the function, which returns findings, becomes an observation with its name."""
 
-    def register(observe: Callable[[Training], Findings]) -> Observation:
-        return Observation(observe.__name__, title, place, about, after, observe)
+    def register(observe: Callable[[TrainingRecord], Findings]) -> Observation:
+        return Observation(observe.__name__, title, position, about, after, observe)
 
     return register
 
 
-STUDIES = Registry("ops.evaluation.studies", PolicyStudy, lambda entry: entry.place)
+STUDIES = Registry("ops.evaluation.studies", PolicyStudy, lambda entry: entry.position)
 
 
-def every_study(config: Path) -> dict[str, RecipeStudy | PolicyStudy]:
+def load_all_studies(config: Path) -> dict[str, RecipeStudy | PolicyStudy]:
     """Return name → study: those in code, then those of `studies.yaml` in the folder `config`. Raises `ConfigError`."""
     return {**STUDIES, **load_studies(config).studies}

@@ -1,7 +1,7 @@
 """The graders of training's reward and of evaluation: mathematics, choices, short text, programs, a user's own.
 
-What belongs here: `grade` and `grade_many`, which accept any response text, are safe from any thread, and give the same
-result for the same input. What does not: the graders themselves, one file each in `graders`.
+`grade` and `grade_many` accept any response text, are safe from any thread, and give the same result for the same
+input. The graders themselves are in `graders`, one file each.
 """
 
 from __future__ import annotations
@@ -19,129 +19,150 @@ from cachetools import LRUCache
 from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem
 from ops.grading import hidden_tests
-from ops.grading import isolation as walls
-from ops.grading.grader import GRADERS, HANGS, HANGS_ALWAYS, OwnGrader, is_final, take_graders, worker_prompt
-from ops.grading.isolation import Wall, isolation
-from ops.grading.verdicts import VerdictStore, is_stored
+from ops.grading import isolation as isolation_module
+from ops.grading.grader import (
+    GRADERS,
+    TIMED_OUT,
+    TIMED_OUT_ALWAYS,
+    CustomGrader,
+    is_final,
+    register_custom_graders,
+    worker_prompt,
+)
+from ops.grading.isolation import Isolation, find_available_isolation
+from ops.grading.verdicts import VerdictStore, is_storable
 
-__all__ = ["GRADERS", "configure", "grade", "grade_many", "isolation", "unreadable", "worker_prompt"]
+__all__ = [
+    "GRADERS",
+    "configure",
+    "find_available_isolation",
+    "find_gold_error",
+    "grade",
+    "grade_many",
+    "worker_prompt",
+]
 
 _MEMO: LRUCache[tuple[Problem, str], Grade] = LRUCache(4096)
-"""Rollouts of one group repeat each other's answers."""
+"""The last verdicts of this process, because rollouts of one group repeat each other's answers."""
 _MEMO_LOCK = threading.Lock()
 _MEMO_CHARACTERS = 20_000
-"""Longer answers are rare and not worth their memory."""
+"""The length from which an answer is not remembered; longer answers are rare and not worth their memory."""
 
 
 @dataclass
-class _Kept:
-    """The store given to `configure`; before that, none."""
+class _VerdictStoreState:
+    """The store of verdicts that `configure` opened; none before that."""
 
     folder: Path | None = None
     store: VerdictStore | None = None
 
 
-_KEPT = _Kept()
+_VERDICTS = _VerdictStoreState()
 
 
 def configure(
-    root: Path, wall: Wall = "bubblewrap", environments: Mapping[str, str] | None = None,
-    verdicts: Path | None = None, graders: Iterable[OwnGrader] = (),
+    root: Path, isolation: Isolation = "bubblewrap", environments: Mapping[str, str] | None = None,
+    verdicts: Path | None = None, graders: Iterable[CustomGrader] = (),
 ) -> None:  # fmt: skip
-    """Use this isolation, these environments and these benchmarks' own graders in this process.
+    """Apply a recipe's grading settings in this process: isolation, environments, stored verdicts and custom graders.
 
-    `root` is the project's folder, `wall` the weakest isolation of programs that is accepted, `environments` the
-    virtual environment of each benchmark's programs (a path from `root`), `verdicts` the folder in
-    which verdicts of programs are stored and looked up; None: every program runs.
-    Called when a recipe is loaded. A process that never calls it runs programs in bubblewrap only.
+    `root` is the project's folder, `isolation` the weakest isolation of programs that is accepted, and `environments`
+    the virtual environment of each benchmark's programs (a path from `root`). `verdicts` is the folder in which
+    verdicts of programs are stored; with None every program runs. Called when a recipe is loaded. A process that never
+    calls it runs programs in bubblewrap only.
     """
-    walls.configure(root, wall, environments)
+    isolation_module.configure(root, isolation, environments)
     hidden_tests.configure(root)
-    take_graders(graders)
-    if verdicts != _KEPT.folder:
-        if _KEPT.store is not None:
-            _KEPT.store.close()
-        _KEPT.folder, _KEPT.store = verdicts, VerdictStore(verdicts) if verdicts else None
+    register_custom_graders(graders)
+    if verdicts != _VERDICTS.folder:
+        if _VERDICTS.store is not None:
+            _VERDICTS.store.close()
+        _VERDICTS.folder, _VERDICTS.store = verdicts, VerdictStore(verdicts) if verdicts else None
 
 
-def unreadable(problem: Problem) -> str:
+def find_gold_error(problem: Problem) -> str:
     """Return why the problem's grader cannot read the gold answer or the tests; "" if it can. Executes no program."""
     if problem.grader not in GRADERS:
         return f"no grader is called {problem.grader!r}"
-    return GRADERS[problem.grader].unreadable(problem)
+    return GRADERS[problem.grader].find_gold_error(problem)
 
 
 def grade(problem: Problem, response: str) -> Grade:
-    """Judge one response. Never raises on any text; `OSError` when no process can be started, and `ConfigError`
-    when a program must run and this machine has no isolation that the recipe accepts (`configure`), or the problem's
-    grader asks a worker (`ops.workflow.judging`), and `DataError` when the file of its hidden tests is damaged."""
-    return _judge(problem, GRADERS[problem.grader].answer(problem, response))
+    """Grade one response.
+
+    Never raises because of the response's text. Raises `OSError` when no process can be started, `ConfigError` when a
+    program must run and this machine has no isolation that the recipe accepts (`configure`) or when the problem's
+    grader asks a judge (`ops.workflow.judging`), and `DataError` when the file of its hidden tests is damaged.
+    """
+    return _grade_answer(problem, GRADERS[problem.grader].extract_answer(problem, response))
 
 
 def grade_many(
-    pairs: Iterable[tuple[Problem, str]], *, workers: int | None = None, failures_again: bool = False
+    pairs: Iterable[tuple[Problem, str]], *, workers: int | None = None, rerun_failures: bool = False
 ) -> list[Grade]:
-    """Judge many responses, in their order; each distinct (problem, extracted answer) once.
+    """Grade many responses, in their order; each distinct pair of problem and extracted answer is graded once.
 
-    Programs run `workers` at a time (default: one per processor), each in its own process. With `failures_again` a
-    program that failed before runs again, for its reasons in full.
+    Programs run `workers` at a time (default: one per processor), each in its own process. With `rerun_failures` a
+    program that failed before runs again, so that its reasons are complete.
     """
-    keys = [(problem, GRADERS[problem.grader].answer(problem, response)) for problem, response in pairs]
+    keys = [(problem, GRADERS[problem.grader].extract_answer(problem, response)) for problem, response in pairs]
     distinct = list(dict.fromkeys(keys))
-    programs = [key for key in distinct if GRADERS[key[0].grader].runs]
-    grades = {key: _judge(*key) for key in distinct if not GRADERS[key[0].grader].runs}
+    programs = [key for key in distinct if GRADERS[key[0].grader].runs_programs]
+    grades = {key: _grade_answer(*key) for key in distinct if not GRADERS[key[0].grader].runs_programs}
     if len(programs) == 1:  # without a thread, which costs more than to look up a verdict
-        grades[programs[0]] = _judge(*programs[0], failures_again)
+        grades[programs[0]] = _grade_answer(*programs[0], rerun_failures)
     elif programs:
         with ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 1) as pool:
-            judged = pool.map(lambda key: _judge(key[0], key[1], failures_again), programs)
+            judged = pool.map(lambda key: _grade_answer(key[0], key[1], rerun_failures), programs)
             grades.update(zip(programs, judged, strict=True))
     return [grades[key] for key in keys]
 
 
-def _judge(problem: Problem, answer: str, failures_again: bool = False) -> Grade:
+def _grade_answer(problem: Problem, answer: str, rerun_failures: bool = False) -> Grade:
     grader = GRADERS[problem.grader]
-    if grader.judge is None:
+    if grader.grade_answer is None:
         what = f"is {problem.grader!r}, which grades no single answer here"
         remedy = "A run asks a judge; `podium data gold RECIPE` measures it"
         raise ConfigError("the recipe", f"benchmarks.{problem.benchmark}.grader", what, remedy)
-    if (known := _known(problem, answer)) and (known.correct or HANGS in known.reason or not failures_again):
+    if (known := _find_known_verdict(problem, answer)) and (
+        known.correct or TIMED_OUT in known.reason or not rerun_failures
+    ):
         return known
-    every_answer = grader.every_answer(problem) if grader.every_answer and answer.strip() else None
-    if every_answer and (hangs := _known(*every_answer)):
+    every_answer = grader.key_for_any_answer(problem) if grader.key_for_any_answer and answer.strip() else None
+    if every_answer and (hangs := _find_known_verdict(*every_answer)):
         return hangs._replace(extracted=answer)
-    judge = partial(grader.judge, problem, answer)
-    store = _store(problem, answer) if known is None else None  # a known verdict is judged again, and replaced
-    verdict = store.judged(problem, answer, judge) if store else judge()
-    if every_answer and HANGS_ALWAYS in verdict.reason:
-        _keep(*every_answer, verdict)
+    judge = partial(grader.grade_answer, problem, answer)
+    store = _store_for(problem, answer) if known is None else None  # a known verdict is judged again, and replaced
+    verdict = store.get_or_compute(problem, answer, judge) if store else judge()
+    if every_answer and TIMED_OUT_ALWAYS in verdict.reason:
+        _remember_and_store(*every_answer, verdict)
     if store is None:
-        _keep(problem, answer, verdict)
+        _remember_and_store(problem, answer, verdict)
     elif is_final(verdict):
         _remember(problem, answer, verdict)
     return verdict
 
 
-def _known(problem: Problem, answer: str) -> Grade | None:
-    """Return the verdict that this process remembers, or that is stored."""
+def _find_known_verdict(problem: Problem, answer: str) -> Grade | None:
+    """Return the verdict that this process remembers or that is stored; None if there is none."""
     with _MEMO_LOCK:
         if (known := _MEMO.get((problem, answer))) is not None:
             return known
-    if (store := _store(problem, answer)) and (known := store.get(problem, answer)):
+    if (store := _store_for(problem, answer)) and (known := store.get(problem, answer)):
         _remember(problem, answer, known)
     return known
 
 
-def _keep(problem: Problem, answer: str, verdict: Grade) -> None:
+def _remember_and_store(problem: Problem, answer: str, verdict: Grade) -> None:
     """Remember and store a verdict that would be the same at any time."""
     if is_final(verdict):
-        if store := _store(problem, answer):
-            store.keep(problem, answer, verdict)
+        if store := _store_for(problem, answer):
+            store.put(problem, answer, verdict)
         _remember(problem, answer, verdict)
 
 
-def _store(problem: Problem, answer: str) -> VerdictStore | None:
-    return _KEPT.store if is_stored(problem, answer) else None
+def _store_for(problem: Problem, answer: str) -> VerdictStore | None:
+    return _VERDICTS.store if is_storable(problem, answer) else None
 
 
 def _remember(problem: Problem, answer: str, verdict: Grade) -> None:

@@ -1,5 +1,4 @@
-"""Group responses by their answer to a question, with its grader's extraction and equality and without the gold
-answer."""
+"""Group responses by their answer to a question, by its grader's rules and without the gold answer."""
 
 from __future__ import annotations
 
@@ -10,19 +9,18 @@ from ops.core.problem import Problem
 from ops.grading.grader import GRADERS
 
 
-def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
-    """Group the indices of responses with the same answer, by first appearance; a response without an answer is in no
-    group.
+def cluster_answers(problem: Problem, responses: Sequence[str | None]) -> list[list[int]]:
+    """Group the indices of responses with the same answer, in the order of first appearance.
 
-    Each response is compared with the first of a group in both directions, because a grader's equality treats one of
-    the two as gold.
+    A response without an answer is in no group. Each response is compared with the first of a group in both directions,
+    because a grader's equality treats one of the two as gold.
     """
     blind = replace(problem, answer="")  # some graders look at the gold answer's form to find one in a response
     grader = GRADERS[problem.grader]
-    same = grader.same
+    same = grader.is_same_answer
     groups: dict[str, list[int]] = {}
     for place, response in enumerate(responses):
-        answer = grader.normal(grader.answer(blind, response)) if response is not None else ""
+        answer = grader.normalize(grader.extract_answer(blind, response)) if response is not None else ""
         if answer:
             alike = (known for known in groups if same(known, answer, blind) or same(answer, known, blind))
             first = answer if answer in groups else next(alike, answer)
@@ -30,7 +28,9 @@ def answer_clusters(problem: Problem, responses: Sequence[str | None]) -> list[l
     return list(groups.values())
 
 
-def elected(problem: Problem, responses: Sequence[str | None]) -> list[int]:
-    """Return the indices of the responses with the most frequent answer, of equals the one given first; empty if none
-    has an answer."""
-    return max(answer_clusters(problem, responses), key=len, default=[])
+def find_largest_cluster(problem: Problem, responses: Sequence[str | None]) -> list[int]:
+    """Return the indices of the responses with the most frequent answer; empty if no response has an answer.
+
+    If several answers are equally frequent, the one that was given first counts.
+    """
+    return max(cluster_answers(problem, responses), key=len, default=[])

@@ -1,4 +1,4 @@
-"""Days of the calendar, in the forms that name the month or begin with the year."""
+"""Read calendar dates in the forms that name the month or begin with the year."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _FORMS = tuple(
 
 
 class Date(NamedTuple):
-    """A date; 0 where the text lacks the day or the year."""
+    """A calendar date; the day or the year is 0 if the text lacks it."""
 
     year: int
     month: int
     day: int
 
 
-def read(text: str) -> Date | None:
-    """Return the date that `text` is; None if it is anything else."""
+def parse_date(text: str) -> Date | None:
+    """Return the date that `text` consists of; None if it is anything else."""
     for form in _FORMS:
         if match := form.fullmatch(text.strip()):
             parts = match.groupdict()

@@ -1,4 +1,4 @@
-"""What a question states about its unknowns: "k > 0", "positive real numbers a and b", "0 < x < 1"."""
+"""Read what a question states about its unknowns: "k > 0", "positive real numbers a and b", "0 < x < 1"."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from ops.grading import latex
 
-Domain = tuple[tuple[str, str, str], ...]
-r"""The name of each unknown (`k`, `\alpha`) and the open interval of its values; "" without a bound."""
+VariableDomains = tuple[tuple[str, str, str], ...]
+r"""The name of each unknown (`k`, `\alpha`) and the two ends of the open interval of its values; "" for no bound."""
 
 _NAME = r"(?:\\(?:" + "|".join(latex.GREEK) + r")(?![A-Za-z])|(?<![A-Za-z\\])[A-Za-z](?![\w'’]))"
 _NAMES = rf"{_NAME}(?:\s*(?:,\s*(?:and\s+)?|\band\s+){_NAME})*"
@@ -40,13 +40,15 @@ _SPELLINGS = (
     (re.compile(r"\\l(?:e|eq|eqslant|t)(?![A-Za-z])|≤|<="), "<"),
 )  # fmt: skip
 _SENTENCE = re.compile(r"(?<=[.?!;])\s+|\n{2,}")
-_OPEN = re.compile(r"\bor\b|\botherwise\b|\b(?:whether|which|what)\b[^.]*[<>]|^\s*(?:is|are|does|do)\b", re.IGNORECASE)
+_CASE_OR_QUESTION = re.compile(
+    r"\bor\b|\botherwise\b|\b(?:whether|which|what)\b[^.]*[<>]|^\s*(?:is|are|does|do)\b", re.IGNORECASE
+)
 """A sentence that states several cases, or asks whether one holds."""
 
 
 @lru_cache(maxsize=1024)
-def stated(question: str) -> Domain:
-    """Return the unknowns that a question bounds by numbers, sorted; those of contradictory statements are left out.
+def find_variable_domains(question: str) -> VariableDomains:
+    """Return the unknowns that a question bounds by numbers, sorted; those with contradictory bounds are left out.
 
     A value at the bound itself (`x ≥ 0`) does not matter, because expressions are compared at generic points.
     """
@@ -55,9 +57,9 @@ def stated(question: str) -> Domain:
     low: dict[str, Fraction] = {}
     high: dict[str, Fraction] = {}
     for sentence in _SENTENCE.split(question):
-        if _OPEN.search(sentence):
+        if _CASE_OR_QUESTION.search(sentence):
             continue
-        for names, above, below in _bounds(sentence):
+        for names, above, below in _find_bounds(sentence):
             for name in re.findall(_NAME, names):
                 if above is not None:
                     low[name] = max(above, low.get(name, above))
@@ -68,7 +70,7 @@ def stated(question: str) -> Domain:
     return tuple((name, str(low.get(name, "")), str(high.get(name, ""))) for name in possible)
 
 
-def _bounds(sentence: str) -> list[tuple[str, Fraction | None, Fraction | None]]:
+def _find_bounds(sentence: str) -> list[tuple[str, Fraction | None, Fraction | None]]:
     found: list[tuple[str, Fraction | None, Fraction | None]] = []
     for match in _BOUND.finditer(sentence):
         value = Fraction(match["number"])

@@ -1,4 +1,4 @@
-"""Parts of a response: boxes, formulas, the last line, and announcements of an answer.
+"""Find the parts of a response in which answers are stated: boxes, formulas, the last line, and announcements.
 
 An answer is announced by "Answer: …", a box, a tag, a JSON field, a heading, or "the answer is …".
 """
@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-TAIL = 60_000
-"""Characters at the end of a response that are read, because the answer is there."""
+TAIL_CHARACTERS = 60_000
+"""The number of characters at the end of a response that are read, because the answer is there."""
 
 _BOXED = re.compile(r"\\(?:f?boxed|fbox|framebox)[ \t]*$")
 _BOXED_BARE = re.compile(r"\\f?boxed[ \t]+([^\s{}$\\]+)")
@@ -23,12 +23,12 @@ FORMULA = re.compile(
 """A formula between its signs; a dollar sign after a backslash is money."""
 
 
-def tail(response: str) -> str:
-    """Return the last `TAIL` characters."""
-    return response[-TAIL:]
+def take_tail(response: str) -> str:
+    """Return the last `TAIL_CHARACTERS` characters of a response."""
+    return response[-TAIL_CHARACTERS:]
 
 
-class Boxed(NamedTuple):
+class Box(NamedTuple):
     r"""A box `\boxed{content}` or `\fbox{content}` between the positions `start` and `end`."""
 
     start: int
@@ -36,11 +36,11 @@ class Boxed(NamedTuple):
     content: str
 
 
-def boxes(text: str) -> list[Boxed]:
+def find_boxes(text: str) -> list[Box]:
     """Return the balanced boxes of `text` in the order of their opening; a box inside a box comes after it."""
     if "box" not in text:
         return []
-    balanced: list[Boxed] = []
+    balanced: list[Box] = []
     stack: list[tuple[int, int | None]] = []
     position = 0
     while position < len(text):
@@ -55,15 +55,15 @@ def boxes(text: str) -> list[Boxed]:
         elif char == "}" and stack:
             brace, start = stack.pop()
             if start is not None:
-                balanced.append(Boxed(start, position + 1, text[brace + 1 : position].strip()))
+                balanced.append(Box(start, position + 1, text[brace + 1 : position].strip()))
         position += 1
     return sorted(balanced)
 
 
-def boxed(response: str) -> str | None:
-    r"""Return the content of the last balanced `\boxed{…}` (or `\fbox`), without the box; None without one."""
-    text = tail(response)
-    if balanced_boxes := boxes(text):
+def extract_last_box(response: str) -> str | None:
+    r"""Return the content of the last balanced `\boxed{…}` (or `\fbox`); None if there is no box."""
+    text = take_tail(response)
+    if balanced_boxes := find_boxes(text):
         return balanced_boxes[-1].content
     bare = None
     for bare in _BOXED_BARE.finditer(text):  # noqa: B007 (the last match is wanted)
@@ -71,10 +71,10 @@ def boxed(response: str) -> str | None:
     return bare.group(1) if bare else None
 
 
-def last_line(response: str) -> str:
-    """Return the last line with content."""
-    for line in reversed(tail(response).splitlines()):
-        if line.strip("*_` \t\r") and (bare := without_emphasis(line)):
+def extract_last_line(response: str) -> str:
+    """Return the last line with content; "" if there is none."""
+    for line in reversed(take_tail(response).splitlines()):
+        if line.strip("*_` \t\r") and (bare := remove_emphasis(line)):
             return bare
     return ""
 
@@ -89,8 +89,9 @@ _EMPHASIS = {
 """Mark of emphasis → its opening and its closing form, so that `M*`, `2*3` and `x_1` are none."""
 
 
-def without_emphasis(line: str, before: str = "") -> str:
-    """Return a line without the marks of emphasis around it, some of which `before`, the text before it, may open."""
+def remove_emphasis(line: str, before: str = "") -> str:
+    """Return a line without the marks of emphasis around it; the text before it (`before`) may have opened some of
+    them."""
     line = line.strip()
     for mark, (opening, closing) in _EMPHASIS.items():
         inner = line[len(mark) : -len(mark)]
@@ -104,12 +105,12 @@ def without_emphasis(line: str, before: str = "") -> str:
     return line.strip()
 
 
-MAX_STATEMENT = 1_000
-"""Longer statements are cut (characters)."""
+MAX_STATEMENT_CHARACTERS = 1_000
+"""The maximum length of a statement in characters; longer ones are cut."""
 _EMPTY = "*_ \t:$\\[(\"'`"
 """Characters of a line on which an announced answer has not begun."""
-MOST = 20
-"""Number of announcements of each kind to return, the last ones."""
+MAX_ANNOUNCEMENTS = 20
+"""The maximum number of announcements of each kind that are returned; the last ones are."""
 
 _FORMATTING = re.compile(r"</?(b|strong|i|em|u|span|font|mark|small|center|big)\b[^>\n]{0,60}>", re.IGNORECASE)
 _BREAK = re.compile(r"</?(?:p|div|br|li|ul|ol|h\d)\b[^>\n]{0,60}>", re.IGNORECASE)
@@ -182,15 +183,16 @@ _OPTION = re.compile(r"[ \t>*_-]{0,6}[(\[*_]{0,3}[A-Z](?:[)\].:*_]|[ \t]*$)", re
 
 
 class Statement(NamedTuple):
-    """What an announcement states: `text` is one line (all of a tag or a box), `start` where the text announces it.
+    """What an announcement states: `text` is one line (all of a tag or a box), and `start` is where it is announced.
 
-    It is `formal` in a form that is asked for, such as "Answer: …"; otherwise a sentence, such as "the answer is …".
+    It `is_formal` if it has a form that is asked for, such as "Answer: …"; otherwise it is a sentence, such as "the
+    answer is …".
     """
 
     start: int
     end: int
     text: str
-    formal: bool
+    is_formal: bool
 
 
 class Announcement(NamedTuple):
@@ -199,17 +201,17 @@ class Announcement(NamedTuple):
     start: int
     end: int
     kind: Literal["form", "heading", "tag", "sentence"]
-    close: int = 0
-    """End of a tag's content; 0 for another kind, whose text ends with its line."""
+    content_end: int = 0
+    """The end of a tag's content; 0 for another kind, whose text ends with its line."""
 
     @property
-    def formal(self) -> bool:
-        """Whether it has a form that is asked for, as in `Statement`."""
+    def is_formal(self) -> bool:
+        """True if it has a form that is asked for, as in `Statement`."""
         return self.kind != "sentence"
 
 
-def without_html(text: str) -> str:
-    """Return the text without HTML emphasis, whose tags come in pairs, and without what is struck out."""
+def remove_html(text: str) -> str:
+    """Return the text without HTML emphasis, whose tags come in pairs, and without struck-out text."""
     if "<" not in text and "~~" not in text:
         return text
     closed = set(re.findall(r"</(\w+)>", text.casefold()))
@@ -217,56 +219,61 @@ def without_html(text: str) -> str:
     return _STRUCK.sub(" ", _BREAK.sub("\n", text))
 
 
-def announcements(text: str) -> list[Announcement]:
-    """Return the announcements in `text` without boxes: forms, headings, tags, then sentences; the last `MOST` of
-    each."""
+def find_announcements(text: str) -> list[Announcement]:
+    """Return the announcements in `text` except boxes: forms, headings, tags, then sentences.
+
+    At most the last `MAX_ANNOUNCEMENTS` of each kind are returned.
+    """
     return [
-        *(Announcement(*match.span(), "form") for match in _last(_FORM, text) if _announces(text, match)),
-        *(Announcement(*match.span(), "heading") for match in _last(_HEADING, text)),
-        *(Announcement(match.start(), match.start(2), "tag", match.end(2)) for match in _last(_TAG, text)),
-        *(Announcement(*match.span(), "sentence") for match in _last(_TOLD, text)),
+        *(Announcement(*match.span(), "form") for match in _last_matches(_FORM, text) if _is_announcement(text, match)),
+        *(Announcement(*match.span(), "heading") for match in _last_matches(_HEADING, text)),
+        *(Announcement(match.start(), match.start(2), "tag", match.end(2)) for match in _last_matches(_TAG, text)),
+        *(Announcement(*match.span(), "sentence") for match in _last_matches(_TOLD, text)),
     ]
 
 
-def statements(text: str) -> list[Statement]:
-    """Return the statements of the announcements and boxes in `text`, in order; no sentence within a formal one, and
-    none about another person's answer or another case.
+def find_statements(text: str) -> list[Statement]:
+    """Return the statements of the announcements and boxes in `text`, in order.
 
-    At most the last `MOST` of each kind are returned.
+    A sentence inside a formal statement is left out, and so is one about another person's answer or another case. At
+    most the last `MAX_ANNOUNCEMENTS` of each kind are returned.
     """
-    announced = announcements(text)
-    formal = [_stated(text, each) for each in announced if each.formal]
-    formal += [Statement(box.start, box.end, box.content[:MAX_STATEMENT], True) for box in boxes(text)[-MOST:]]
+    announced = find_announcements(text)
+    formal = [_read_statement(text, each) for each in announced if each.is_formal]
+    formal += [
+        Statement(box.start, box.end, box.content[:MAX_STATEMENT_CHARACTERS], True)
+        for box in find_boxes(text)[-MAX_ANNOUNCEMENTS:]
+    ]
     sentences = [
-        _stated(text, each)
+        _read_statement(text, each)
         for each in announced
-        if not each.formal
-        and not is_hypothetical(clause(text, each.start))
+        if not each.is_formal
+        and not is_hypothetical(extract_clause_before(text, each.start))
         and not any(statement.start <= each.start < statement.end for statement in formal)
     ]
     return sorted((s for s in (*formal, *sentences) if s.text), key=lambda statement: (statement.start, statement.end))
 
 
-def following(text: str) -> str:
-    """Return all text after the last "Answer:" or "the answer is"; "" without either."""
-    found = {each.kind: each for each in announcements(text)}
+def extract_text_after_announcement(text: str) -> str:
+    """Return all text after the last "Answer:" or "the answer is"; "" if there is neither."""
+    found = {each.kind: each for each in find_announcements(text)}
     last = found.get("form") or found.get("sentence")
     return text[last.end :].strip() if last else ""
 
 
-def clause(text: str, position: int, most: int = 160) -> str:
-    """Return the part of a clause before `position`."""
-    before = text[max(0, position - most) : position]
+def extract_clause_before(text: str, position: int, max_characters: int = 160) -> str:
+    """Return the part of a clause that stands before `position`, at most `max_characters` long."""
+    before = text[max(0, position - max_characters) : position]
     ends = list(_SENTENCE_END.finditer(before))
     return before[ends[-1].end() :] if ends else before
 
 
 def is_hypothetical(before: str) -> bool:
-    """Return whether the beginning of a clause marks the rest as another person's answer or another case's."""
+    """Return whether the beginning of a clause marks the rest as another person's answer or as another case."""
     return _ASIDE.search(before) is not None
 
 
-def without_phrase(line: str) -> str:
+def remove_answer_phrase(line: str) -> str:
     """Return the line without "The answer is" at its beginning, as in "Answer: The final answer is 5"."""
     match = _TOLD.search(line[:200])
     if match and re.fullmatch(
@@ -279,39 +286,45 @@ def without_phrase(line: str) -> str:
     return line
 
 
-def _announces(text: str, form: re.Match[str]) -> bool:
+def _is_announcement(text: str, form: re.Match[str]) -> bool:
     """Return whether "…answer:" announces what follows, and does not introduce a list or a step of a solution."""
     line = text[text.rfind("\n", 0, form.start()) + 1 : form.start()]
-    before = clause(line, len(line))
-    is_heading = not text[form.end() : line_end(text, form.end())].strip(_EMPTY)
+    before = extract_clause_before(line, len(line))
+    is_heading = not text[form.end() : find_line_end(text, form.end())].strip(_EMPTY)
     return not _QUANTIFIED.search(before) and (not is_heading or _LEAD.fullmatch(before) is not None)
 
 
-def _last(pattern: re.Pattern[str], text: str) -> Iterable[re.Match[str]]:
-    return deque(pattern.finditer(text), MOST)
+def _last_matches(pattern: re.Pattern[str], text: str) -> Iterable[re.Match[str]]:
+    return deque(pattern.finditer(text), MAX_ANNOUNCEMENTS)
 
 
-def _stated(text: str, announced: Announcement) -> Statement:
+def _read_statement(text: str, announced: Announcement) -> Statement:
     """Return a tag's content, or the rest of the announcement's line, or the next line that is not empty."""
-    if announced.close:
-        end = text.find(">", announced.close) + 1 or announced.close  # without a closing tag: the end of the text
-        return Statement(announced.start, end, text[announced.end : announced.close].strip()[:MAX_STATEMENT], True)
-    end = line_end(text, announced.end)
+    if announced.content_end:
+        end = (
+            text.find(">", announced.content_end) + 1 or announced.content_end
+        )  # without a closing tag: the end of the text
+        return Statement(
+            announced.start, end, text[announced.end : announced.content_end].strip()[:MAX_STATEMENT_CHARACTERS], True
+        )
+    end = find_line_end(text, announced.end)
     line = text[announced.end : end]
     if not line.strip(_EMPTY):
         rest = text[end:]
         start = end + len(rest) - len(rest.lstrip())
         if text.startswith(("$$", "\\["), start):
             start = start + 2 + len(text[start + 2 :]) - len(text[start + 2 :].lstrip())
-        end = line_end(text, start)
+        end = find_line_end(text, start)
         while end < len(text) and _OPTION.match(text, start) and _OPTION.match(text, end + 1):
-            end = line_end(text, end + 1)
+            end = find_line_end(text, end + 1)
         line = text[start:end].replace("\n", ", ")
     before = text[text.rfind("\n", 0, announced.start) + 1 : announced.end]
-    return Statement(announced.start, end, without_emphasis(line, before)[:MAX_STATEMENT], announced.formal)
+    return Statement(
+        announced.start, end, remove_emphasis(line, before)[:MAX_STATEMENT_CHARACTERS], announced.is_formal
+    )
 
 
-def line_end(text: str, position: int) -> int:
-    """Return the end of the line at `position`."""
+def find_line_end(text: str, position: int) -> int:
+    """Return the position of the end of the line at `position`."""
     end = text.find("\n", position)
     return len(text) if end < 0 else end

@@ -1,4 +1,4 @@
-"""A folder for each program that runs without bubblewrap, in the system's temporary folder, named after its process."""
+"""A temporary folder for each program that runs without bubblewrap, named after the process that made it."""
 
 from __future__ import annotations
 
@@ -23,50 +23,55 @@ _SAME_START_S = 2.0
 
 @contextmanager
 def sandbox_folder() -> Iterator[str]:
-    """Give a folder for one program, removed when the block ends; the first call removes the folders of ended
-    processes."""
+    """Provide a folder for one program, which is removed when the block ends.
+
+    The first call in a process also removes the folders of processes that have ended.
+    """
     place = tempfile.gettempdir()
-    _sweep_once(place)
-    folder = tempfile.mkdtemp(prefix=_prefix(os.getpid()), dir=place)
+    _remove_abandoned_once(place)
+    folder = tempfile.mkdtemp(prefix=_folder_prefix(os.getpid()), dir=place)
     try:
         yield folder
     finally:
-        remove(Path(folder))
+        remove_folder(Path(folder))
 
 
 @lru_cache(maxsize=4)
-def _prefix(pid: int) -> str:
-    """Return the folder's owner: process space (containers share a temporary folder), pid, second of its start."""
-    return f"{_PREFIX}-{_process_space()}-{pid}-{_started(pid) or 0.0:.2f}-"
+def _folder_prefix(pid: int) -> str:
+    """Return the beginning of the names of this process's folders: PID namespace, PID, and the second of its start.
+
+    Containers may share a temporary folder, so the namespace is part of the name.
+    """
+    return f"{_PREFIX}-{_find_pid_namespace()}-{pid}-{_find_start_time(pid) or 0.0:.2f}-"
 
 
 @lru_cache(maxsize=4)
-def _sweep_once(place: str) -> None:
-    sweep(Path(place))
+def _remove_abandoned_once(place: str) -> None:
+    remove_abandoned_folders(Path(place))
 
 
-def sweep(place: Path) -> list[Path]:
+def remove_abandoned_folders(place: Path) -> list[Path]:
     """Remove the folders in `place` whose creator, a process of this machine and user, has ended.
 
     Never raises: a folder that cannot be read or removed is left in place and logged.
     """
     swept = []
-    for name in _names(place):
+    for name in _list_sandbox_folders(place):
         parts = name.split("-")
         folder = place / name
         try:
             space, pid, started = parts[2], int(parts[3]), float(parts[4])
             found = folder.lstat()
-            mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and space == _process_space()
-            dead = mine and not _lives(pid, started)
+            mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and space == _find_pid_namespace()
+            dead = mine and not _is_running(pid, started)
         except (IndexError, ValueError, OverflowError, OSError):  # another name, or swept by another process
             continue
-        if dead and remove(folder):
+        if dead and remove_folder(folder):
             swept.append(folder)
     return swept
 
 
-def _names(place: Path) -> list[str]:
+def _list_sandbox_folders(place: Path) -> list[str]:
     try:
         return [name for name in os.listdir(place) if name.startswith(f"{_PREFIX}-")]  # noqa: PTH208
     except OSError as error:
@@ -74,20 +79,20 @@ def _names(place: Path) -> list[str]:
         return []
 
 
-def remove(folder: Path) -> bool:
+def remove_folder(folder: Path) -> bool:
     """Remove a folder that a program filled; return whether it is gone. Never raises: remaining files are logged.
 
     The nesting depth does not matter: no path, stack or number of open files grows with it.
     """
     errors: list[OSError] = []
     try:
-        top = _opened(str(folder), None)
+        top = _open_folder(str(folder), None)
     except FileNotFoundError:  # swept by another process
         return True
     except OSError as error:
         errors.append(error)
     else:
-        _empty(top, errors)
+        _empty_folder(top, errors)
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -99,21 +104,21 @@ def remove(folder: Path) -> bool:
     return True
 
 
-def _empty(folder: int, errors: list[OSError]) -> None:
+def _empty_folder(folder: int, errors: list[OSError]) -> None:
     """Remove everything below an open folder, depth first and with one open folder at a time, and close the folder."""
     above: list[tuple[tuple[int, int], list[str]]] = []
     """The path from the outermost folder to the open one, with the folders that are still to be removed."""
     try:
-        above.append((_identity(folder), _without_files(folder, errors)))
+        above.append((_device_and_inode(folder), _remove_files(folder, errors)))
         while True:
             left = above[-1][1]
             if left:
-                if (inner := _tried(errors, partial(_opened, left[-1], folder))) is None:
+                if (inner := _call_or_collect_error(errors, partial(_open_folder, left[-1], folder))) is None:
                     left.pop()
                     continue
                 os.close(folder)
                 folder = inner
-                above.append((_identity(folder), _without_files(folder, errors)))
+                above.append((_device_and_inode(folder), _remove_files(folder, errors)))
                 continue
             above.pop()
             if not above:
@@ -122,21 +127,21 @@ def _empty(folder: int, errors: list[OSError]) -> None:
             os.close(folder)
             folder = outer
             identity, names = above[-1]
-            if _identity(folder) != identity:
+            if _device_and_inode(folder) != identity:
                 raise OSError(errno.ESTALE, "a process moves folders while they are removed")
-            _tried(errors, partial(os.rmdir, names.pop(), dir_fd=folder))
+            _call_or_collect_error(errors, partial(os.rmdir, names.pop(), dir_fd=folder))
     except OSError as error:
         errors.append(error)
     finally:
         os.close(folder)
 
 
-def _identity(folder: int) -> tuple[int, int]:
+def _device_and_inode(folder: int) -> tuple[int, int]:
     found = os.fstat(folder)
     return found.st_dev, found.st_ino
 
 
-def _opened(name: str, above: int | None) -> int:
+def _open_folder(name: str, above: int | None) -> int:
     """Return a folder's descriptor after making the folder writable, because a program may have removed all
     permissions."""
     try:
@@ -150,7 +155,7 @@ def _opened(name: str, above: int | None) -> int:
     return descriptor
 
 
-def _without_files(folder: int, errors: list[OSError]) -> list[str]:
+def _remove_files(folder: int, errors: list[OSError]) -> list[str]:
     """Remove everything in an open folder except its folders; return the names of the folders."""
     folders = []
     for name in os.listdir(folder):
@@ -166,7 +171,7 @@ def _without_files(folder: int, errors: list[OSError]) -> list[str]:
     return folders
 
 
-def _tried(errors: list[OSError], change: Callable[[], T]) -> T | None:
+def _call_or_collect_error(errors: list[OSError], change: Callable[[], T]) -> T | None:
     try:
         return change()
     except FileNotFoundError:  # swept by another process
@@ -176,13 +181,13 @@ def _tried(errors: list[OSError], change: Callable[[], T]) -> T | None:
         return None
 
 
-def _lives(pid: int, started: float) -> bool:
+def _is_running(pid: int, started: float) -> bool:
     """Return whether the process that made a folder still runs; a later process may have the same number."""
-    begun = _started(pid)
+    begun = _find_start_time(pid)
     return begun is not None and not abs(begun - started) > _SAME_START_S  # NaN: unknown
 
 
-def _started(pid: int) -> float | None:
+def _find_start_time(pid: int) -> float | None:
     """Return when the process began; None if it does not run."""
     import psutil
 
@@ -193,8 +198,8 @@ def _started(pid: int) -> float | None:
         return None
 
 
-def _process_space() -> str:
-    """Return the PID namespace, "0" if there are none."""
+def _find_pid_namespace() -> str:
+    """Return the id of the PID namespace; "0" if the system has none."""
     try:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:

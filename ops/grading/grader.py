@@ -1,4 +1,4 @@
-"""What a grader is, and how a benchmark that a recipe grades in its own way finds its grader's settings."""
+"""The definition of a grader, and the settings of custom graders that a recipe gives to its benchmarks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from ops.core.messages import Message
 from ops.core.problem import Grade, Problem, choice_lines
 from ops.core.registry import Registry
 from ops.core.reply_text import answer_text
-from ops.grading.harness.mains import STATUS_OF_THE_MACHINE
+from ops.grading.harness.mains import MACHINE_FAULT_STATUS
 
 MAX_CHARACTERS = 200_000
-"""The longest answer that a grader runs; a longer one scores 0."""
+"""The maximum length in characters of an answer for which a process is started; a longer one scores 0."""
 NOT_FINAL = "not final"
-"""Part of the reason of a verdict that may differ on another or a quieter machine."""
-HANGS = "it is not called again"
-"""Part of the reason of a verdict on a function that was stopped, which is final: the function never runs again on the
-same answer. `HANGS_ALWAYS`: on no answer."""
-HANGS_ALWAYS = f"{HANGS} with any answer"
+"""Part of the reason of a verdict that may differ on another machine or on one with less load."""
+TIMED_OUT = "it is not called again"
+"""Part of the reason of a verdict on a custom function that was stopped. The verdict is final: the function never runs
+again on the same answer."""
+TIMED_OUT_ALWAYS = f"{TIMED_OUT} with any answer"
+"""Part of the reason of such a verdict if the function is also not called with any other answer."""
 NO_REPORT = "ended without an answer"
-_OF_THE_MACHINE = re.compile(
-    rf"{NOT_FINAL}|{NO_REPORT}|malformed report|crashed|killed by signal|{STATUS_OF_THE_MACHINE}"
+_MACHINE_FAULT = re.compile(
+    rf"{NOT_FINAL}|{NO_REPORT}|malformed report|crashed|killed by signal|{MACHINE_FAULT_STATUS}"
     r"|(?<![A-Za-z])(?:\w*Memory|OS|IO|BlockingIO|ChildProcess|Interrupted|Permission|Timeout|Connection\w*)Error"
     r"|Errno|can't start new thread|[Uu]nable to allocate|[Nn]o space left|[Tt]emporarily unavailable"
 )
@@ -32,57 +33,63 @@ _OF_THE_MACHINE = re.compile(
 
 def is_final(grade: Grade) -> bool:
     """Return whether a verdict would be the same on any machine, so that it may be stored."""
-    return grade.correct or not _OF_THE_MACHINE.search(grade.reason)
+    return grade.correct or not _MACHINE_FAULT.search(grade.reason)
 
 
-def _whole(_problem: Problem, response: str) -> str:
+def _strip_response(_problem: Problem, response: str) -> str:
     return response.strip()
 
 
-def _equal(one: str, other: str, _problem: Problem) -> bool:
+def _is_identical(one: str, other: str, _problem: Problem) -> bool:
     return one == other
 
 
 @dataclass(frozen=True)
 class Grader:
-    """How answers of one form are found and judged. A grader either has `judge`, or asks a worker (`ask`, `read`)."""
+    """How answers of one form are found and graded.
+
+    A grader either has `grade_answer`, or asks a judge (`build_judge_messages` and `parse_judge_reply`).
+    """
 
     name: str
     """The name of its file."""
-    form: str = ""
-    """The last line of the prompt: the form of answer that it expects; "": any."""
-    extracted: Callable[[Problem, str], str] = _whole
-    """Finds the answer in a response without reasoning; `answer` is called instead of it."""
-    judge: Callable[[Problem, str], Grade] | None = None
-    """Compares the answer with the gold one."""
-    ask: Callable[[Problem, str], list[Message]] | None = None
-    """Writes the messages with which a worker is asked for the verdict."""
-    read: Callable[[Problem, str, str], Grade] | None = None
-    """Reads that worker's reply."""
-    unreadable: Callable[[Problem], str] = lambda _: ""
-    """Why it cannot read the problem's gold answer or tests; "" if it can. Executes no program."""
-    same: Callable[[str, str, Problem], bool] = _equal
-    """Whether two answers are equal, the first being taken as gold."""
-    normal: Callable[[str], str] = str.strip
-    """The answer in a form in which its layout does not matter; "" if there is none."""
-    gold: str = "Answer: {}"
+    answer_format: str = ""
+    """The last line of the prompt, which states the form of the answer; "" if any form is accepted."""
+    find_answer: Callable[[Problem, str], str] = _strip_response
+    """Finds the answer in a response without reasoning. `extract_answer` is called in its place."""
+    grade_answer: Callable[[Problem, str], Grade] | None = None
+    """Compares an answer with the gold answer, or runs a program on its tests."""
+    build_judge_messages: Callable[[Problem, str], list[Message]] | None = None
+    """Writes the messages with which a judge is asked for the verdict."""
+    parse_judge_reply: Callable[[Problem, str, str], Grade] | None = None
+    """Reads the judge's reply."""
+    find_gold_error: Callable[[Problem], str] = lambda _: ""
+    """Says why the grader cannot read the problem's gold answer or tests; "" if it can. Executes no program."""
+    is_same_answer: Callable[[str, str, Problem], bool] = _is_identical
+    """Says whether two answers are equal; the first is taken as gold."""
+    normalize: Callable[[str], str] = str.strip
+    """Returns the answer in a form in which its layout does not matter; "" if there is no answer."""
+    gold_template: str = "Answer: {}"
     """The gold answer as a worker would give it."""
     needs_gold: bool = True
-    runs: bool = False
-    """Whether it starts a process for each answer."""
-    every_answer: Callable[[Problem], tuple[Problem, str]] | None = None
-    """The problem and the answer under which a verdict on every answer is stored (`HANGS_ALWAYS`)."""
-    own: bool = False
-    """Whether a benchmark that uses it needs settings of its own: `benchmarks.NAME.grader` of the recipe."""
+    """True if every problem needs a gold answer."""
+    runs_programs: bool = False
+    """True if the grader starts a process for each answer."""
+    key_for_any_answer: Callable[[Problem], tuple[Problem, str]] | None = None
+    """Returns the problem and the answer under which a verdict on every answer is stored (`TIMED_OUT_ALWAYS`)."""
+    needs_settings: bool = False
+    """True if a recipe must give settings for this grader (`benchmarks.NAME.grader`)."""
 
-    def answer(self, problem: Problem, response: str) -> str:
-        """Return the answer in a response as a model wrote it: what stands in its reasoning is none, and control tokens
-        of the chat template are no part of one."""
-        return self.extracted(problem, answer_text(response))
+    def extract_answer(self, problem: Problem, response: str) -> str:
+        """Return the answer in a response.
 
-    def gold_response(self, problem: Problem) -> str:
+        Text in a model's reasoning is not an answer, and control tokens of the chat template are not part of one.
+        """
+        return self.find_answer(problem, answer_text(response))
+
+    def format_gold_response(self, problem: Problem) -> str:
         """Return the gold answer in the form that the prompt asks for."""
-        return self.gold.format(problem.answer)
+        return self.gold_template.format(problem.answer)
 
 
 GRADERS = Registry("ops.grading.graders", Grader)
@@ -90,13 +97,13 @@ GRADERS = Registry("ops.grading.graders", Grader)
 
 def worker_prompt(problem: Problem) -> str:
     """Return the question as a worker reads it: its text, its choices, and the form of the answer."""
-    form = GRADERS[problem.grader].form
+    form = GRADERS[problem.grader].answer_format
     return "\n".join([problem.question, *choice_lines(problem), *([form] if form else [])])
 
 
 @dataclass(frozen=True)
-class OwnGrader:
-    """A recipe's settings of one benchmark's grader, as plain values: of a function, or of a judge.
+class CustomGrader:
+    """A recipe's settings of one benchmark's grader as plain values: of a function, or of a judge.
 
     Grading imports no configuration, because a change there would then change the version of every grader
     (`ops.benchmarks.graded` makes these values).
@@ -110,22 +117,22 @@ class OwnGrader:
     source: str = ""
     """The text of that file."""
     rubric: str = ""
-    """When an answer is right, for a judge."""
+    """The judge's rubric, which says when an answer is right."""
     judge: object = None
-    """The worker that judges (`ops.config.Worker`), which grading only hands on."""
+    """The worker that judges (`ops.config.Worker`), which grading only passes on."""
 
 
-_OWN: dict[str, OwnGrader] = {}
+_CUSTOM_GRADERS: dict[str, CustomGrader] = {}
 
 
-def take_graders(graders: Iterable[OwnGrader]) -> None:
-    """Let `own_grader` find these settings in this process."""
-    _OWN.update((grader.version, grader) for grader in graders)
+def register_custom_graders(graders: Iterable[CustomGrader]) -> None:
+    """Make these settings available to `find_custom_grader` in this process."""
+    _CUSTOM_GRADERS.update((grader.version, grader) for grader in graders)
 
 
-def own_grader(problem: Problem) -> OwnGrader:
-    """Return the settings of a problem's own grader. Raises `ConfigError` if this process has no such version."""
-    if (known := _OWN.get(problem.grading)) is None:
+def find_custom_grader(problem: Problem) -> CustomGrader:
+    """Return the settings of a problem's custom grader. Raises `ConfigError` if this process has no such version."""
+    if (known := _CUSTOM_GRADERS.get(problem.grading)) is None:
         raise ConfigError(
             "the recipe",
             f"benchmarks.{problem.benchmark}.grader",

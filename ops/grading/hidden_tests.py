@@ -1,8 +1,8 @@
 """Hidden tests of programs: one file per problem beside the raw data, of which grading reads one test at a time.
 
-LiveCodeBench's hidden tests decode to gigabytes, so that no row and no process holds them: a problem has a reference
+LiveCodeBench's hidden tests decode to gigabytes, so no row and no process holds them: a problem has a reference
 (`Problem.hidden`). The file is a ZIP archive with one compressed entry per test, named by its number and kind. Entries
-are read with seeks, not through a memory map: truncating a mapped file kills the process that reads it.
+are read with seeks and not through a memory map, because truncating a mapped file kills the process that reads it.
 
 The reference's digest covers the tests' texts and not the archive, so that it is the same with any version of zlib.
 """
@@ -23,29 +23,29 @@ from typing import NamedTuple, cast
 from ops.core.atomic import replacing, sweep
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, HiddenTests, Problem, TestKind
-from ops.grading.program import called
+from ops.grading.program import find_tested_names
 
 SUFFIX = ".zip"
-_LEVEL = 1
+_COMPRESSION_LEVEL = 1
 """Contest inputs are mostly random numbers: level 6 takes five times as long and saves a tenth."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_BYTES_A_CHARACTER, _BYTES_A_TEST = 12, 64
-"""The most bytes of a character in JSON (two escaped surrogates), and of what stands around a test's texts."""
+_MAX_BYTES_PER_CHARACTER, _MAX_BYTES_PER_TEST = 12, 64
+"""The maximum bytes of a character in JSON (two escaped surrogates), and of what stands around a test's texts."""
 
 
 @dataclass
-class _Place:
-    """What this process has learned of hidden tests: the folder given to `configure`; before that, none."""
+class _ProcessState:
+    """What this process knows of hidden tests: the folder given to `configure`, and the files that were verified."""
 
     folder: Path | None = None
     verified: set[tuple[Path, int, int]] = field(default_factory=set)
-    """Path, time of modification (ns) and bytes of files that were compared with their digests."""
+    """The path, the time of modification (ns) and the bytes of files that were compared with their digests."""
 
 
-_PLACE = _Place()
+_STATE = _ProcessState()
 
 
-class Numbered(NamedTuple):
+class NumberedTest(NamedTuple):
     """A test and its number among all tests of its problem, from 1; hidden tests follow the public ones."""
 
     number: int
@@ -53,17 +53,18 @@ class Numbered(NamedTuple):
 
 
 def hidden_tests_folder(root: Path) -> Path:
-    """Return `data/raw/tests` of a project: a part of the output of the stage `raw_problems`."""
+    """Return the project's folder of hidden tests, `data/raw/tests`, which is part of the output of the stage
+    `raw_problems`."""
     return root / "data" / "raw" / "tests"
 
 
 def configure(root: Path) -> None:
-    """Read hidden tests of the project in `root` in this process."""
-    _PLACE.folder = hidden_tests_folder(root)
+    """Read the hidden tests of the project in `root` in this process."""
+    _STATE.folder = hidden_tests_folder(root)
 
 
-def file_of(folder: Path, problem: Problem) -> Path:
-    """Return the file of a problem's hidden tests: `BENCHMARK/DIGEST.zip`. Raises `ValueError` if it has none."""
+def hidden_tests_file(folder: Path, problem: Problem) -> Path:
+    """Return the file of a problem's hidden tests, `BENCHMARK/DIGEST.zip`. Raises `ValueError` if it has none."""
     if problem.hidden is None:
         raise ValueError(f"{problem.key} has no hidden tests")
     return folder / problem.benchmark / f"{problem.hidden.digest}{SUFFIX}"
@@ -72,10 +73,11 @@ def file_of(folder: Path, problem: Problem) -> Path:
 # ── writing ──────────────────────────────────────────────────────────────────
 
 
-def set_apart(problem: Problem, folder: Path | None) -> Problem:
-    """Move a problem's hidden tests into a file below `folder`; without a folder they are counted and not written.
+def extract_hidden_tests(problem: Problem, folder: Path | None) -> Problem:
+    """Move a problem's hidden tests into a file below `folder`; return the problem with a reference to them.
 
-    The file is replaced in one step and left as it is where it is intact. Raises `OSError`.
+    Without a folder the tests are counted and not written. The file is replaced in one step, and left as it is if it is
+    intact. Raises `OSError`.
     """
     hidden = [test for test in problem.tests if test.hidden]
     if not hidden:
@@ -83,35 +85,35 @@ def set_apart(problem: Problem, folder: Path | None) -> Problem:
     public = tuple(test for test in problem.tests if not test.hidden)
     digest = hashlib.sha256()
     for test in hidden:
-        digest.update(_text(test))
+        digest.update(_encode_test(test))
     size = sum(len(test.input) + len(test.output) for test in hidden)
-    names = tuple(sorted(called(hidden) - called(public)))
+    names = tuple(sorted(find_tested_names(hidden) - find_tested_names(public)))
     apart = replace(problem, tests=public, hidden=HiddenTests(len(hidden), size, digest.hexdigest(), names))
     if folder is not None:
         try:
-            _verify(file_of(folder, apart), apart)
+            _verify(hidden_tests_file(folder, apart), apart)
         except DataError:  # not written yet, or damaged
-            _write(file_of(folder, apart), hidden)
+            _write(hidden_tests_file(folder, apart), hidden)
     return apart
 
 
 def _write(file: Path, tests: Iterable[CodeTest]) -> None:
     with replacing(file) as temporary, temporary.open("wb") as out:
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as archive:
             for number, test in enumerate(tests, 1):
                 entry = zipfile.ZipInfo(f"{number}.{test.kind}", _EPOCH)
-                archive.writestr(entry, _text(test), zipfile.ZIP_DEFLATED, _LEVEL)
+                archive.writestr(entry, _encode_test(test), zipfile.ZIP_DEFLATED, _COMPRESSION_LEVEL)
         out.flush()
         os.fsync(out.fileno())
 
 
-def _text(test: CodeTest) -> bytes:
+def _encode_test(test: CodeTest) -> bytes:
     return json.dumps([test.kind, test.input, test.output]).encode() + b"\n"
 
 
 @contextmanager
-def removed_on_error(folder: Path) -> Iterator[None]:
-    """Remove the files that the block has added below `folder` if it fails."""
+def remove_new_files_on_error(folder: Path) -> Iterator[None]:
+    """Remove the files that the block has added below `folder` if the block fails."""
     before = set(folder.rglob(f"*{SUFFIX}"))
     try:
         yield
@@ -121,9 +123,12 @@ def removed_on_error(folder: Path) -> Iterator[None]:
         raise
 
 
-def forget_unused(folder: Path, benchmarks: Container[str], benchmark: str, problems: Iterable[Problem]) -> None:
-    """Remove the hidden tests of other benchmarks than these, and of `benchmark` those that none of `problems` has."""
-    used = {file_of(folder, problem) for problem in problems if problem.hidden}
+def remove_unused_hidden_tests(
+    folder: Path, benchmarks: Container[str], benchmark: str, problems: Iterable[Problem]
+) -> None:
+    """Remove the hidden tests of benchmarks that are not in `benchmarks`, and those of `benchmark` that no problem
+    has."""
+    used = {hidden_tests_file(folder, problem) for problem in problems if problem.hidden}
     sweep(folder)
     for file in folder.rglob(f"*{SUFFIX}"):
         owner = file.parent.name
@@ -134,96 +139,96 @@ def forget_unused(folder: Path, benchmarks: Container[str], benchmark: str, prob
 # ── reading ──────────────────────────────────────────────────────────────────
 
 
-def read(problem: Problem, kind: TestKind) -> Iterator[Numbered]:
-    """Read a problem's hidden tests of this kind one by one; none if the problem has none.
+def read_hidden_tests(problem: Problem, kind: TestKind) -> Iterator[NumberedTest]:
+    """Yield a problem's hidden tests of this kind one by one; none if the problem has none.
 
     Raises `DataError` for a file that is missing, damaged or of other tests.
     """
     if problem.hidden is None:
         return
-    file = _located(problem)
+    file = _locate_file(problem)
     _verify(file, problem)
-    with _opened(file, problem) as archive:
+    with _open_archive(file, problem) as archive:
         for number, entry in enumerate(archive.infolist(), len(problem.tests) + 1):
             if entry.filename.endswith(f".{kind}"):
-                yield Numbered(number, _test(archive.read(entry)))
+                yield NumberedTest(number, _decode_test(archive.read(entry)))
 
 
 def check_hidden_tests(problems: Iterable[Problem]) -> None:
     """Check that the files of hidden tests exist and are complete, without reading the tests. Raises `DataError`."""
     for problem in problems:
         if problem.hidden is not None:
-            with _opened(_located(problem), problem):
+            with _open_archive(_locate_file(problem), problem):
                 pass
 
 
-def are_whole(folder: Path, problems: Iterable[Problem]) -> bool:
+def are_hidden_tests_intact(folder: Path, problems: Iterable[Problem]) -> bool:
     """Return whether the hidden tests of these problems are in the folder as they were written."""
     try:
         for problem in problems:
             if problem.hidden is not None:
-                _verify(file_of(folder, problem), problem)
+                _verify(hidden_tests_file(folder, problem), problem)
     except DataError:
         return False
     return True
 
 
-def damage(problem: Problem) -> str:
+def find_damage(problem: Problem) -> str:
     """Compare all of a problem's hidden tests with their digest; return what is wrong with their file, "" if nothing
     is."""
     if problem.hidden is None:
         return ""
     try:
-        _verify(_located(problem), problem)
+        _verify(_locate_file(problem), problem)
     except DataError as error:
         return error.problem
     return ""
 
 
-def _located(problem: Problem) -> Path:
-    if _PLACE.folder is None:
-        raise _error("data/raw/tests", problem, "is unknown to this process, which graded before `configure`")
-    return file_of(_PLACE.folder, problem)
+def _locate_file(problem: Problem) -> Path:
+    if _STATE.folder is None:
+        raise _make_error("data/raw/tests", problem, "is unknown to this process, which graded before `configure`")
+    return hidden_tests_file(_STATE.folder, problem)
 
 
 def _verify(file: Path, problem: Problem) -> None:
     """Compare the tests with their digest, once per process and version of the file. Raises `DataError`."""
-    with _opened(file, problem) as archive:
+    with _open_archive(file, problem) as archive:
         status = file.stat()
         version = (file, status.st_mtime_ns, status.st_size)
-        if version in _PLACE.verified:
+        if version in _STATE.verified:
             return
         digest = hashlib.sha256()
         for entry in archive.infolist():
             digest.update(archive.read(entry))
         if problem.hidden is None or digest.hexdigest() != problem.hidden.digest:
-            raise _error(file, problem, "holds other tests than those of the problem")
-        _PLACE.verified.add(version)
+            raise _make_error(file, problem, "holds other tests than those of the problem")
+        _STATE.verified.add(version)
 
 
 @contextmanager
-def _opened(file: Path, problem: Problem) -> Iterator[zipfile.ZipFile]:
-    """Open a file with the expected number and size of tests; errors of the block that damage explains name the
+def _open_archive(file: Path, problem: Problem) -> Iterator[zipfile.ZipFile]:
+    """Open a file with the expected number and size of tests; errors in the block that damage explains name the
     file."""
     hidden = problem.hidden
     assert hidden is not None
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
-            most = _BYTES_A_CHARACTER * hidden.characters + _BYTES_A_TEST * hidden.count
+            most = _MAX_BYTES_PER_CHARACTER * hidden.characters + _MAX_BYTES_PER_TEST * hidden.count
             if len(entries) != hidden.count or sum(entry.file_size for entry in entries) > most:
-                raise _error(file, problem, "holds other tests than those of the problem")
+                raise _make_error(file, problem, "holds other tests than those of the problem")
             yield archive
     except FileNotFoundError:
-        raise _error(file, problem, "does not exist") from None
+        raise _make_error(file, problem, "does not exist") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise _error(file, problem, f"is damaged ({type(error).__name__})") from None
+        raise _make_error(file, problem, f"is damaged ({type(error).__name__})") from None
 
 
-def _error(file: Path | str, problem: Problem, what: str) -> DataError:
+def _make_error(file: Path | str, problem: Problem, what: str) -> DataError:
     return DataError(file, f"hidden tests of {problem.key}", what, "Load them again: `podium data raw RECIPE`")
 
 
-def _test(text: bytes) -> CodeTest:
+def _decode_test(text: bytes) -> CodeTest:
     kind, given, wanted = json.loads(text)
     return CodeTest(cast("TestKind", kind), given, wanted, hidden=True)

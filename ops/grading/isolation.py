@@ -38,8 +38,8 @@ _MACHINES = {
 }
 
 
-def namespace_filter() -> bytes:
-    """Return a seccomp filter that refuses to make or enter a user namespace; empty on machines with unknown
+def build_namespace_filter() -> bytes:
+    """Return a seccomp filter that refuses to make or enter a user namespace; empty on machines with unknown call
     numbers."""
     if (known := _MACHINES.get(os.uname().machine)) is None:
         return b""
@@ -65,9 +65,9 @@ def namespace_filter() -> bytes:
 
 
 @contextmanager
-def filter_descriptors() -> Iterator[tuple[int, ...]]:
-    """Give a descriptor from which bubblewrap reads the filter; none without a filter."""
-    content = namespace_filter()
+def open_namespace_filter() -> Iterator[tuple[int, ...]]:
+    """Provide a descriptor from which bubblewrap reads the filter; none if there is no filter."""
+    content = build_namespace_filter()
     if not content:
         yield ()
         return
@@ -80,10 +80,10 @@ def filter_descriptors() -> Iterator[tuple[int, ...]]:
         os.close(reading)
 
 
-Wall = Literal["bubblewrap", "resource_limits"]
+Isolation = Literal["bubblewrap", "resource_limits"]
 _TMP_BYTES = 256 << 20
 """Size of a run's own /tmp, and of its own /dev/shm: both are in memory and end with the run."""
-INSIDE = "/tmp/podium-program"
+PROGRAM_FOLDER = "/tmp/podium-program"
 """A program's own folder in bubblewrap, in its own /tmp; nothing in it reaches the machine's disk."""
 _USERS = range(61_184, 65_520)
 """User ids for programs if Podium runs as root: systemd's range for services without accounts."""
@@ -99,54 +99,54 @@ class Libraries:
     """The libraries that a program can import, and the folder whose `python` finds them."""
 
     folders: tuple[str, ...]
-    commands: str
-    """A folder of commands, first on the program's PATH."""
-    home: str = ""
-    """The virtual environment; empty for Podium's own."""
+    command_folder: str
+    """A folder of commands, which is first on the program's PATH."""
+    environment: str = ""
+    """The virtual environment; "" for Podium's own."""
 
 
 @dataclass
-class _Chosen:
-    """The settings given to `configure`; before that, the strictest."""
+class _Settings:
+    """The settings given to `configure`; before that, the strictest ones."""
 
-    wall: Wall = "bubblewrap"
+    isolation: Isolation = "bubblewrap"
     environments: Mapping[str, Path] = field(default_factory=dict)
     root: Path | None = None
     """The project's folder, which may contain environments that no setting names."""
-    noted: bool = False
-    noted_root: bool = False
+    has_noted_limits: bool = False
+    has_warned_of_root: bool = False
 
 
-_CHOSEN = _Chosen()
+_SETTINGS = _Settings()
 
 
-def configure(root: Path, wall: Wall = "bubblewrap", environments: Mapping[str, str] | None = None) -> None:
-    """Accept this wall, or a better one, in this process; `root` is the project's folder.
+def configure(root: Path, isolation: Isolation = "bubblewrap", environments: Mapping[str, str] | None = None) -> None:
+    """Accept this isolation, or a stronger one, in this process; `root` is the project's folder.
 
-    `environments`: benchmark → the virtual environment of its programs, a path from `root`. Called when a recipe is
-    loaded. A process that never calls it accepts only bubblewrap.
+    `environments` maps a benchmark to the virtual environment of its programs, a path from `root`. Called when a recipe
+    is loaded. A process that never calls it accepts only bubblewrap.
     """
-    _CHOSEN.noted = _CHOSEN.noted and _CHOSEN.wall == wall
-    _CHOSEN.wall = wall
-    _CHOSEN.root = root
-    _CHOSEN.environments = {name: root / path for name, path in (environments or {}).items()}
+    _SETTINGS.has_noted_limits = _SETTINGS.has_noted_limits and _SETTINGS.isolation == isolation
+    _SETTINGS.isolation = isolation
+    _SETTINGS.root = root
+    _SETTINGS.environments = {name: root / path for name, path in (environments or {}).items()}
 
 
-def isolation() -> Wall:
-    """Return the isolation that works on this machine: "bubblewrap" if `bwrap` works, else "resource_limits".
+def find_available_isolation() -> Isolation:
+    """Return the isolation that works on this machine: "bubblewrap" if `bwrap` works, otherwise "resource_limits".
 
-    The latter are only limits and an audit hook, which stop accidents, not a determined attacker.
+    The latter are only limits and an audit hook, which stop accidents, but not a determined attacker.
     """
-    return "resource_limits" if _obstacle() else "bubblewrap"
+    return "resource_limits" if _why_bubblewrap_fails() else "bubblewrap"
 
 
-def accepted_wall() -> Wall:
-    """Return the isolation of a program. Raises `ConfigError` if the accepted one does not work."""
-    obstacle = _obstacle()
+def choose_isolation() -> Isolation:
+    """Return the isolation for a program. Raises `ConfigError` if the accepted one does not work on this machine."""
+    obstacle = _why_bubblewrap_fails()
     if not obstacle:
-        _note_root()
+        _warn_if_root()
         return "bubblewrap"
-    if _CHOSEN.wall == "bubblewrap":
+    if _SETTINGS.isolation == "bubblewrap":
         raise ConfigError(
             "the recipe",
             "grading.isolation",
@@ -155,19 +155,19 @@ def accepted_wall() -> Wall:
             "unprivileged user namespaces, or accept limits alone, for programs of known origin only: "
             "`grading: {isolation: resource_limits}`",
         )
-    if not _CHOSEN.noted:
-        _CHOSEN.noted = True
+    if not _SETTINGS.has_noted_limits:
+        _SETTINGS.has_noted_limits = True
         print(f"note: programs run behind resource limits alone, as the recipe accepts ({obstacle})", file=sys.stderr)
         if _is_root():
             print("warning: they run as root: start Podium as another user, or install bubblewrap", file=sys.stderr)
     return "resource_limits"
 
 
-def _note_root() -> None:
+def _warn_if_root() -> None:
     """Warn once if programs in bubblewrap keep the user id of root."""
-    if _is_root() and not _CHOSEN.noted_root:
-        _CHOSEN.noted_root = True
-        if why := _root_kept(own_libraries()):
+    if _is_root() and not _SETTINGS.has_warned_of_root:
+        _SETTINGS.has_warned_of_root = True
+        if why := _why_root_is_kept(podium_libraries()):
             print(
                 f"warning: programs run in bubblewrap, but as root: {why}. Start Podium as another user",
                 file=sys.stderr,
@@ -177,30 +177,30 @@ def _note_root() -> None:
 # ── libraries ────────────────────────────────────────────────────────────────
 
 
-def libraries(benchmark: str) -> Libraries:
-    """Return the libraries of this benchmark's programs: the environment made for it if it exists, else Podium's."""
-    return _libraries(_CHOSEN.environments, _CHOSEN.root, benchmark)
+def program_libraries(benchmark: str) -> Libraries:
+    """Return the libraries of this benchmark's programs: its own environment if that exists, otherwise Podium's."""
+    return _choose_libraries(_SETTINGS.environments, _SETTINGS.root, benchmark)
 
 
-def libraries_of(environments: Mapping[str, str], root: Path, benchmark: str) -> Libraries:
-    """Return the libraries that a process with these environments uses, as `libraries` does after `configure`."""
-    return _libraries({name: root / path for name, path in environments.items()}, root, benchmark)
+def program_libraries_in(environments: Mapping[str, str], root: Path, benchmark: str) -> Libraries:
+    """Return the libraries that `program_libraries` returns in a process that is configured with these environments."""
+    return _choose_libraries({name: root / path for name, path in environments.items()}, root, benchmark)
 
 
-def _libraries(environments: Mapping[str, Path], root: Path | None, benchmark: str) -> Libraries:
+def _choose_libraries(environments: Mapping[str, Path], root: Path | None, benchmark: str) -> Libraries:
     home = environments.get(benchmark) or (root and root / f".venv-{benchmark}")
-    return _environment(home) if home is not None and (home / "pyvenv.cfg").is_file() else own_libraries()
+    return _environment_libraries(home) if home is not None and (home / "pyvenv.cfg").is_file() else podium_libraries()
 
 
 @lru_cache(maxsize=1)
-def own_libraries() -> Libraries:
-    """Return Podium's own libraries."""
+def podium_libraries() -> Libraries:
+    """Return the libraries of Podium's own environment."""
     folders = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib")))
     return Libraries(folders, str(Path(sys.executable).parent))
 
 
 @lru_cache(maxsize=4)
-def _environment(home: Path) -> Libraries:
+def _environment_libraries(home: Path) -> Libraries:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = home / "lib" / f"python{version}" / "site-packages"
     if not folder.is_dir():
@@ -216,24 +216,30 @@ def _environment(home: Path) -> Libraries:
 # ── bubblewrap ───────────────────────────────────────────────────────────────
 
 
-def readable(chosen: Libraries) -> tuple[str, ...]:
+def list_readable_paths(libraries: Libraries) -> tuple[str, ...]:
     """Return the paths that a program may read besides its own folder: interpreter, system libraries, its libraries."""
-    commands = (chosen.commands, str(Path(chosen.home) / "pyvenv.cfg")) if chosen.home else (chosen.commands,)
-    return (*_SYSTEM, sys.base_prefix, *chosen.folders, *commands)
+    commands = (
+        (libraries.command_folder, str(Path(libraries.environment) / "pyvenv.cfg"))
+        if libraries.environment
+        else (libraries.command_folder,)
+    )
+    return (*_SYSTEM, sys.base_prefix, *libraries.folders, *commands)
 
 
-def bubblewrap(chosen: Libraries, filters: Iterable[int] = ()) -> list[str]:
-    """Return the beginning of the command: readable paths are read-only, `INSIDE` is writable, and neither the network
-    nor other processes are reachable.
+def build_bubblewrap_command(libraries: Libraries, filters: Iterable[int] = ()) -> list[str]:
+    """Return the beginning of the command that runs a program in bubblewrap.
 
-    If Podium runs as root and the machine allows it, each program runs as a separate user. `filters` are the
-    descriptors of `filter_descriptors`.
+    Readable paths are read-only, `PROGRAM_FOLDER` is writable, and neither the network nor other processes are
+    reachable. If Podium runs as root and the machine allows it, each program runs as a separate user. `filters` are the
+    descriptors of `open_namespace_filter`.
     """
-    return _command(chosen, secrets.choice(_USERS) if _is_root() and not _root_kept(chosen) else None, filters)
+    return _build_command(
+        libraries, secrets.choice(_USERS) if _is_root() and not _why_root_is_kept(libraries) else None, filters
+    )
 
 
-def _command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> list[str]:
-    places = readable(chosen)
+def _build_command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> list[str]:
+    places = list_readable_paths(chosen)
     binds = [part for place in places for part in ("--ro-bind-try", place, place)]
     # A project below /usr stays hidden, except for its libraries.
     hidden = ["--tmpfs", str(_PROJECT)] if any(_PROJECT.is_relative_to(p) for p in (*_SYSTEM, sys.base_prefix)) else []
@@ -245,25 +251,26 @@ def _command(chosen: Libraries, user: int | None, filters: Iterable[int]) -> lis
         privileges += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]  # they end with the change
         change_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all"]
     return [
-        shutil.which("bwrap") or "bwrap", *_namespaces(user), "--die-with-parent", *privileges,
-        *own, "/tmp", "--perms", "0777", "--dir", INSIDE,
-        *_open_parents(places), *binds[:system], *hidden, *binds[system:],
+        shutil.which("bwrap") or "bwrap", *_namespace_options(user), "--die-with-parent", *privileges,
+        *own, "/tmp", "--perms", "0777", "--dir", PROGRAM_FOLDER,
+        *_parent_folder_options(places), *binds[:system], *hidden, *binds[system:],
         # As root, bubblewrap itself leaves /proc/sys writable, which controls the machine's kernel.
         "--proc", "/proc", "--remount-ro", "/proc",
-        "--dev", "/dev", *own, "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE,
+        "--dev", "/dev", *own, "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", PROGRAM_FOLDER,
         *(part for descriptor in filters for part in ("--seccomp", str(descriptor))), *change_user,
     ]  # fmt: skip
 
 
-def _namespaces(user: int | None) -> list[str]:
-    """Return all namespaces; root can take another user's id only outside a user namespace."""
+def _namespace_options(user: int | None) -> list[str]:
+    """Return the options for all namespaces; root can take another user's id only outside a user namespace."""
     if user is not None:
         return [f"--unshare-{name}" for name in ("pid", "ipc", "net", "uts", "cgroup-try")]
     return ["--unshare-all"]
 
 
-def _open_parents(places: Iterable[str]) -> list[str]:
-    """Make the folders above `places` accessible to any user, since bubblewrap copies the modes of the originals."""
+def _parent_folder_options(places: Iterable[str]) -> list[str]:
+    """Return options that make the folders above `places` accessible to any user, since bubblewrap copies their
+    modes."""
     parents = {str(parent): None for place in places for parent in reversed(Path(place).parents[:-1])}
     return [part for parent in parents for part in ("--dir", parent)]
 
@@ -273,28 +280,28 @@ def _is_root() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _obstacle() -> str:
-    """Return why bubblewrap does not work here, "" if it does."""
+def _why_bubblewrap_fails() -> str:
+    """Return why bubblewrap does not work here; "" if it does."""
     if shutil.which("bwrap") is None:
         return "there is no `bwrap` on PATH"
-    if _is_root() and not _root_kept(own_libraries()):
+    if _is_root() and not _why_root_is_kept(podium_libraries()):
         return ""
-    return _tried(own_libraries(), None)
+    return _try_bubblewrap(podium_libraries(), None)
 
 
 @lru_cache(maxsize=4)
-def _root_kept(chosen: Libraries) -> str:
-    """Return why programs with these libraries cannot run as another user than root, "" if they can."""
-    return _tried(chosen, _USERS[0])
+def _why_root_is_kept(chosen: Libraries) -> str:
+    """Return why programs with these libraries cannot run as another user than root; "" if they can."""
+    return _try_bubblewrap(chosen, _USERS[0])
 
 
-def _tried(chosen: Libraries, user: int | None) -> str:
-    """Return why a first program that reads its libraries and writes in its folder fails, "" if it does not."""
+def _try_bubblewrap(chosen: Libraries, user: int | None) -> str:
+    """Return why a first program that reads its libraries and writes in its folder fails; "" if it does not."""
     program = f"import os; [os.listdir(place) for place in {chosen.folders!r}]; os.mkdir('written')"
     try:
-        with filter_descriptors() as filters:
+        with open_namespace_filter() as filters:
             ended = subprocess.run(
-                [*_command(chosen, user, filters), os.path.realpath(sys.executable), "-I", "-S", "-c", program],
+                [*_build_command(chosen, user, filters), os.path.realpath(sys.executable), "-I", "-S", "-c", program],
                 env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False,
                 pass_fds=filters,
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Letters of choices in prose: which ones a text names, and whether it affirms or denies them."""
+"""Find the letters of choices that a text names, and whether it affirms or denies them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ops.grading.extract import clause, is_hypothetical
+from ops.grading.extract import extract_clause_before, is_hypothetical
 
 Stance = Literal["affirmed", "denied", "asked", "named"]
-QUOTED = "…"
-"""Stands for the text of a choice behind its label."""
+CHOICE_PLACEHOLDER = "…"
+"""Stands for the text of a choice after its label."""
 
 _VERBS = (
     r"is(?!\s+an?\s+(?!correct|right|good|better|best|valid|plausible|possible|reasonable))|isn['’]t|was|wasn['’]t|"
@@ -143,8 +143,8 @@ _CLAUSE = re.compile(
     r"\b(?:is|are|was|were|would|can|cannot|has|have|does|do|did|will|fails?|describes?|refers?|means?|contradicts?|not)\b",
     re.IGNORECASE,
 )
-MOST = 100
-"""How many groups of a text, the last ones, are examined."""
+MAX_GROUPS = 100
+"""The maximum number of groups of a text that are examined; the last ones are."""
 
 
 class LetterGroup(NamedTuple):
@@ -156,43 +156,43 @@ class LetterGroup(NamedTuple):
     stance: Stance
 
 
-def groups(text: str, offered: str, *, everywhere: bool = False) -> list[LetterGroup]:
-    """The groups of offered letters in `text`, in its order; of more than `MOST` the last ones.
+def find_letter_groups(text: str, choice_letters: str, *, ignore_context: bool = False) -> list[LetterGroup]:
+    """Return the groups of these letters in `text`, in its order; at most the last `MAX_GROUPS`.
 
-    A letter without brackets, quotes or emphasis counts only between words that a choice's letter can be
-    between: "D is right" names a choice, "D glucose is" and "vitamin D is" do not. The rule is the same for
-    the article A and the pronoun I. `everywhere` drops the condition on the word before.
+    A letter without brackets, quotes or emphasis counts only between words that a choice's letter can stand between: "D
+    is right" names a choice, "D glucose is" and "vitamin D is" do not. The rule is the same for the article A and the
+    pronoun I. `ignore_context` drops the condition on the word before.
     """
     made: list[list[tuple[str, int, int]]] = []
-    for letter, start, end in _labels(text, offered, everywhere):
+    for letter, start, end in _find_labels(text, choice_letters, ignore_context):
         if made and _JOIN.fullmatch(text, made[-1][-1][2], start):
             made[-1].append((letter, start, end))
         else:
             made.append([(letter, start, end)])
-    return [_group(text, members) for members in made[-MOST:]]
+    return [_make_group(text, members) for members in made[-MAX_GROUPS:]]
 
 
-def offers_several(text: str, offered: str) -> bool:
+def offers_several_labels(text: str, choice_letters: str) -> bool:
     """Return whether an answer offers more than one label: "(A) or (B)", "A/B", "A B", "(A) Up (B) Down".
 
-    A label that the answer denies, or that only its reason or a later sentence of explanation names, is not offered.
+    A label is not offered if the answer denies it, or if only its reason or a later sentence of explanation names it.
     """
     letters = _OTHER_WORDS.sub(" ", text).split()
     if all(len(letter) == 1 for letter in letters):
-        return len({letter.upper() for letter in letters} & {*offered}) > 1
+        return len({letter.upper() for letter in letters} & {*choice_letters}) > 1
     reason = _EXPLAINED.search(text)
     first, *later = _SENTENCE.split(text[: reason.start()] if reason else text)
-    stated = _offered_in(first, offered)
+    stated = _find_offered_letters(first, choice_letters)
     for sentence in later:
         begins = _LABEL.match(sentence.lstrip()) is not None and not _CLAUSE.search(sentence)
         if begins or _HEDGE.search(sentence):
-            stated |= _offered_in(sentence, offered)
+            stated |= _find_offered_letters(sentence, choice_letters)
     return len(stated) > 1
 
 
-def _offered_in(sentence: str, offered: str) -> set[str]:
+def _find_offered_letters(sentence: str, offered: str) -> set[str]:
     """Return the letters that a sentence names as labels and does not deny."""
-    found = groups(sentence, offered, everywhere=True)
+    found = find_letter_groups(sentence, offered, ignore_context=True)
     ends = [*(group.start for group in found[1:]), len(sentence)]
     found = [
         group
@@ -203,12 +203,13 @@ def _offered_in(sentence: str, offered: str) -> set[str]:
     return {
         letter
         for number, group in enumerate(found)
-        if group.stance != "denied" and (not number or (_is_label(sentence, group) and not _explains(sentence, group)))
+        if group.stance != "denied"
+        and (not number or (_is_label(sentence, group) and not _is_explained(sentence, group)))
         for letter in group.letters
     }
 
 
-def _explains(sentence: str, group: LetterGroup) -> bool:
+def _is_explained(sentence: str, group: LetterGroup) -> bool:
     """Return whether a clause about the labels follows them that does not offer them: "(B) would need a surplus"."""
     behind = sentence[group.end : group.end + 60].lstrip(" )]*_")
     return group.stance != "affirmed" and _CLAUSE.match(behind) is not None and not _OFFERS.search(behind)
@@ -223,7 +224,7 @@ def _is_label(sentence: str, group: LetterGroup) -> bool:
     return is_item or is_joined or _ALSO_RIGHT.match(sentence, group.end) is not None
 
 
-def _labels(text: str, offered: str, everywhere: bool) -> Iterator[tuple[str, int, int]]:
+def _find_labels(text: str, offered: str, everywhere: bool) -> Iterator[tuple[str, int, int]]:
     for match in _LABEL.finditer(text):
         kind = match.lastgroup or ""
         kind = "quoted" if kind == "quote" else kind
@@ -239,13 +240,13 @@ def _labels(text: str, offered: str, everywhere: bool) -> Iterator[tuple[str, in
         yield letter, match.start(), match.end()
 
 
-def _group(text: str, members: list[tuple[str, int, int]]) -> LetterGroup:
+def _make_group(text: str, members: list[tuple[str, int, int]]) -> LetterGroup:
     letters = "".join(dict.fromkeys(letter for letter, _, _ in members))
     start, end = members[0][1], members[-1][2]
-    return LetterGroup(letters, start, end, _stance(clause(text, start), text[end : end + 120]))
+    return LetterGroup(letters, start, end, _find_stance(extract_clause_before(text, start), text[end : end + 120]))
 
 
-def _stance(before: str, after: str) -> Stance:
+def _find_stance(before: str, after: str) -> Stance:
     if _DENIED_BEFORE.search(before) or _DENIED_AFTER.match(after):
         return "denied"
     if _ASKED.match(after):

@@ -1,7 +1,7 @@
-"""Normalise LaTeX and plain mathematics to one spelling, so that equal answers become equal strings.
+"""Convert LaTeX and plain mathematics to one spelling, so that equal answers become equal strings.
 
 With math-verify's own normaliser in front, five more of 972 correct forms are rejected and three of 589 wrong forms are
-accepted, because it drops signs that carry meaning. With its repairs of fractions and roots instead of the ones in this
+accepted, because it drops signs that carry meaning. With its repairs of fractions and roots in place of those in this
 module, 23 more correct forms are rejected.
 """
 
@@ -188,43 +188,44 @@ _NO_UNIT = re.compile(
 """Words that change the value of the number before them, or hedge: text with one of them is not a unit."""
 
 
-class CleanAnswer(NamedTuple):
-    """An answer as normalised `value`, the `unit` split off it ("" without one) and whether it is a `percent`."""
+class NormalizedAnswer(NamedTuple):
+    """An answer as a normalised `value`, the `unit` that was split off ("" without one), and whether it is a
+    percentage."""
 
     value: str
     unit: str = ""
-    percent: bool = False
+    is_percent: bool = False
 
 
-def clean(text: str) -> CleanAnswer:
-    """Return the normalised `text`. Equal results mean equal answers; the converse needs `math.judge`."""
-    return measured(spelled(text))
+def normalize_answer(text: str) -> NormalizedAnswer:
+    """Return the normalised `text`. Equal results mean equal answers; the converse needs `math.grade_answer`."""
+    return split_off_unit(normalize_spelling(text))
 
 
-def spelled(text: str) -> str:
+def normalize_spelling(text: str) -> str:
     """Return `text` with one spelling for each sign and command; spaces and units are kept."""
-    text = _in_signs(_unwrap(text.strip()))
+    text = _write_ratio_or_money(_unwrap(text.strip()))
     text = _ROOT_SIGN.sub(lambda m: rf"\sqrt{'[3]' if m[1] == '∛' else ''}{{{m[2] or m[3]}}}", text)
     text = _LEVEL.sub(lambda m: f"{'^' if m[1] else '_'}{{{m[0].translate(_LEVELS)}}}", text)
-    text = _without_fonts(_COMMAND.sub(lambda m: _COMMANDS[m[1]], text.translate(_CHARACTERS)))
+    text = _remove_fonts(_COMMAND.sub(lambda m: _COMMANDS[m[1]], text.translate(_CHARACTERS)))
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = _braced(text)
+    text = _brackets_to_braces(text)
     if "base" in text or "_" in text:
-        text = _BASE_BELOW.sub(lambda m: _below(m[1] or m[2]), text)
-        text = _BASE_BEHIND.sub(lambda m: _below(m[1]), text)
+        text = _BASE_BELOW.sub(lambda m: _write_base_index(m[1] or m[2]), text)
+        text = _BASE_BEHIND.sub(lambda m: _write_base_index(m[1]), text)
     text = _SCALE.sub(lambda m: rf"\cdot {SCALES[m[1]]} " + ("" if m[2] or r"\text" not in m[0] else r"\text{"), text)
-    text = _without_braces(_PLAIN.sub(" ", text).strip())
+    text = _remove_braces(_PLAIN.sub(" ", text).strip())
     return text.strip().rstrip(".;,").strip() if not text.rstrip().endswith("..") else text
 
 
-def _braced(text: str) -> str:
+def _brackets_to_braces(text: str) -> str:
     r"""Return `\sqrt{3}` for `\sqrt(3)` and `\frac{1}{2}` for `\frac(1)(2)`, with any brackets inside."""
     for command in _BRACKETED.finditer(text):  # a bracket becomes a brace, so that no place changes
         spans, place = [], command.end()
         for _ in range(2 if command["frac"] else 1):
             place += len(text[place:]) - len(text[place:].lstrip())
-            if text[place : place + 1] == "(" and (close := _closing(text, place)) > 0:
+            if text[place : place + 1] == "(" and (close := _find_closing_bracket(text, place)) > 0:
                 spans.append((place, close))
                 place = close + 1
         if len(spans) == (2 if command["frac"] else 1):
@@ -233,7 +234,7 @@ def _braced(text: str) -> str:
     return text
 
 
-def _closing(text: str, start: int) -> int:
+def _find_closing_bracket(text: str, start: int) -> int:
     """Return the place of the bracket that closes the one at `start`; -1 without it."""
     depth = 0
     for position in range(start, len(text)):
@@ -243,7 +244,7 @@ def _closing(text: str, start: int) -> int:
     return -1
 
 
-def _in_signs(text: str) -> str:
+def _write_ratio_or_money(text: str) -> str:
     r"""Return `3:2` for `3 to 2`, `\$5` for `USD 5`, `5\text{ euros}` for `5€`; any other text is unchanged."""
     if ratio := _RATIO.fullmatch(text):
         return f"{ratio[1]}:{ratio[2]}"
@@ -252,7 +253,7 @@ def _in_signs(text: str) -> str:
     return text
 
 
-def _without_braces(text: str) -> str:
+def _remove_braces(text: str) -> str:
     """Drop braces, except around a set in plain text such as `{3, -3}`."""
     if not text.startswith("{") or not text.endswith("}"):
         return text
@@ -264,18 +265,18 @@ def _without_braces(text: str) -> str:
     return f"\\{text[:-1]}\\}}" if "," in text else text[1:-1]
 
 
-def _below(base: str) -> str:
+def _write_base_index(base: str) -> str:
     base = BASES.get(base, base)
     return f"_{base}" if len(base) == 1 else f"_{{{base}}}"
 
 
-def measured(text: str) -> CleanAnswer:
-    """Return a normalised `text` without spaces, its unit or percent sign split off."""
+def split_off_unit(text: str) -> NormalizedAnswer:
+    """Return a normalised `text` without spaces, and its unit or percent sign separately."""
     bare = _PERCENT.sub("", text)
     if bare != text:
-        return CleanAnswer(squeeze(bare), "", True)
+        return NormalizedAnswer(remove_spaces(bare), "", True)
     value, unit = _split_unit(text)
-    return CleanAnswer(squeeze(value), unit)
+    return NormalizedAnswer(remove_spaces(value), unit)
 
 
 def _unwrap(text: str) -> str:
@@ -299,7 +300,7 @@ def _unwrap(text: str) -> str:
     return text
 
 
-def _without_fonts(text: str) -> str:
+def _remove_fonts(text: str) -> str:
     r"""Remove `\mathbf{…}` and similar commands at any depth; their content is kept."""
     if not _FONT.search(text):
         return text
@@ -342,15 +343,15 @@ def _split_unit(text: str) -> tuple[str, str]:
 
 def _is_plain_unit(value: str, unit: str) -> bool:
     """Return whether `unit`, plain letters after `value`, is a unit or a counted noun."""
-    known = units.parse(unit) is not None
-    if words(value) is not None or not _MEASURED.search(value) or _NO_UNIT.search(unit):
+    known = units.parse_unit(unit) is not None
+    if extract_words(value) is not None or not _MEASURED.search(value) or _NO_UNIT.search(unit):
         return False
     # A single letter is an unknown: `4t` does not mean four tonnes; `70 ab` may be a product.
-    return (known and len(re.findall(r"[A-Za-zµΩ]", unit)) > 1) or text_like(unit)
+    return (known and len(re.findall(r"[A-Za-zµΩ]", unit)) > 1) or is_text(unit)
 
 
-def text_like(unit: str) -> bool:
-    """Return whether plain letters are words of a language, not names of unknowns."""
+def is_text(unit: str) -> bool:
+    """Return whether plain letters are words of a language, and not names of unknowns."""
     names = [re.match(r"[A-Za-z]*", word).group() for word in unit.split()]  # type: ignore[union-attr]
     return all(len(name) > 2 or name.lower() in _SMALL for name in names) and any(
         len(name) > 2 and name not in NAMES for name in names
@@ -360,7 +361,7 @@ def text_like(unit: str) -> bool:
 _SMALL = frozenset({"a", "an", "of", "in", "to", "by", "it", "he", "we", "on", "sq", "cu", "is", "do", "so"})
 
 
-def squeeze(text: str) -> str:
+def remove_spaces(text: str) -> str:
     """Remove spaces, except those that end a command before a letter, and commas between thousands."""
     text = re.sub(r"(?<!\d)(\d{1,3}(?: \d{3})+)(?!\d)", lambda m: m.group(1).replace(" ", ""), text)
     # `81, 256` are two numbers, `81,256` is one.
@@ -371,7 +372,7 @@ def squeeze(text: str) -> str:
     return text.removeprefix("+")
 
 
-def words(value: str) -> str | None:
+def extract_words(value: str) -> str | None:
     r"""Return the plain letters of an answer in words (`\text{east}`, `Evelyn`, `\text{(C)}`); None for mathematics.
 
     Words are never passed to SymPy, which reads "even" and "neve" as the same product of letters.
@@ -380,10 +381,10 @@ def words(value: str) -> str | None:
     runs = [run for run in re.findall(r"(?<![\\A-Za-z])[A-Za-z]{3,}", bare) if run.lower() not in NAMES]
     if bare == value and not any(len(run) > 3 for run in runs) and not (runs and re.fullmatch(r"[A-Za-z ]+", bare)):
         return None
-    return letters(bare) or None
+    return extract_letters(bare) or None
 
 
-def letters(text: str) -> str:
+def extract_letters(text: str) -> str:
     """Return only letters and digits with their signs and decimal points, in lower case."""
     kept = re.sub(r"[^a-z0-9.+/-]", "", text.lower())
     return re.sub(r"(?<!\d)\.|\.(?!\d)|-(?!\d)", "", kept)

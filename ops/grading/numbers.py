@@ -14,7 +14,7 @@ _REPEATING = re.compile(r"([+-]?)(\d*)\.(\d*)\\(?:overline|dot)\{?(\d+)\}?")
 _SLASH = re.compile(r"([+-]?)(?:(\d+)[ ]+)?([\d.,]+)/([\d.,]+)")
 
 
-def decimal(text: str) -> Fraction | None:
+def parse_decimal(text: str) -> Fraction | None:
     """Return `-1,234.5e6` as a fraction; None if `text` is not a decimal or is extremely long."""
     match = _DECIMAL.fullmatch(text)
     if not match or len(text) > _MAX_DIGITS:
@@ -31,25 +31,24 @@ def decimal(text: str) -> Fraction | None:
     return -value if sign == "-" else value
 
 
-def exact(text: str) -> Fraction | None:
-    r"""Read a decimal, `a/b`, `\frac{a}{b}`, a mixed number,
-    `0.\overline{3}` or `a \times 10^{b}`; None for other forms.
-    """
+def parse_number(text: str) -> Fraction | None:
+    r"""Read a decimal, `a/b`, `\frac{a}{b}`, a mixed number, `0.\overline{3}` or `a \times 10^{b}`; None for other
+    forms."""
     text = text.strip()
     if len(text) > _MAX_DIGITS:
         return None
-    if (value := decimal(text.replace(" ", ""))) is not None:
+    if (value := parse_decimal(text.replace(" ", ""))) is not None:
         return value
     if match := _POWER_OF_TEN.fullmatch(text.replace(" ", "")):
-        head = decimal(match.group(1))
+        head = parse_decimal(match.group(1))
         if head is None or abs(int(match.group(2))) > _MAX_EXPONENT:
             return None
         return head * Fraction(10) ** int(match.group(2))
     if "." in text and (match := _REPEATING.fullmatch(text.replace(" ", ""))):
-        return _repeating(*match.groups())
+        return _make_repeating_decimal(*match.groups())
     if match := _FRACTION.fullmatch(text.replace(" ", "")) or _SLASH.fullmatch(text):
         sign, whole, top, bottom = match.groups()
-        numerator, denominator = decimal(top), decimal(bottom)
+        numerator, denominator = parse_decimal(top), parse_decimal(bottom)
         if numerator is None or not denominator or (whole and (numerator < 0 or denominator < 0)):
             return None
         value = Fraction(int(whole or 0)) + numerator / denominator
@@ -57,13 +56,13 @@ def exact(text: str) -> Fraction | None:
     return None
 
 
-def _repeating(sign: str, whole: str, start: str, period: str) -> Fraction:
+def _make_repeating_decimal(sign: str, whole: str, start: str, period: str) -> Fraction:
     tail = Fraction(int(period), 10 ** len(period) - 1) / 10 ** len(start)
     value: Fraction = Fraction(int((whole or "0") + start), 10 ** len(start)) + tail
     return -value if sign == "-" else value
 
 
-def terminates(value: Fraction) -> bool:
+def has_finite_expansion(value: Fraction) -> bool:
     """Return whether `value` has a finite decimal expansion."""
     rest = value.denominator
     for prime in (2, 5):
@@ -72,13 +71,13 @@ def terminates(value: Fraction) -> bool:
     return rest == 1
 
 
-def rounds_to(gold: Fraction, text: str, significant: int = 6) -> bool:
+def is_rounded_form(gold: Fraction, text: str, significant: int = 6) -> bool:
     """Return whether the decimal `text` is `gold` rounded or truncated to at least `significant` digits.
 
-    Applies only to a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
+    This applies only to a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
     """
-    value = decimal(text.replace(" ", ""))
-    if value is None or "." not in text or terminates(gold):
+    value = parse_decimal(text.replace(" ", ""))
+    if value is None or "." not in text or has_finite_expansion(gold):
         return False
     mantissa = re.split("[eE]", text.replace(",", ""))[0].lstrip("+-")
     if len(mantissa.replace(".", "").lstrip("0")) < significant or "e" in text.lower():

@@ -1,4 +1,4 @@
-"""Numbers written as words: "twenty-five", "two hundred and six", "three quarters"."""
+"""Read numbers written as words: "twenty-five", "two hundred and six", "three quarters"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SMALL = (
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 )  # fmt: skip
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-VALUES = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * (n + 2) for n, word in enumerate(_TENS)}
+NUMBER_WORDS = {word: value for value, word in enumerate(_SMALL)} | {word: 10 * (n + 2) for n, word in enumerate(_TENS)}
 _PARTS = {
     "half": 2,
     "halve": 2,
@@ -34,32 +34,37 @@ _SCALED = re.compile(r"(?:thousand|million|billion|trillion|dozen)?")
 _TO = re.compile(r"\s*:\s*|(?:\s+|-)to(?:\s+|-)", re.IGNORECASE)
 
 
-def read(text: str) -> tuple[Fraction | None, str]:
+def read_number_words(text: str) -> tuple[Fraction | None, str]:
     """Return the number in words at the beginning of `text`, and the text after it; None if there is no number.
 
     A last scale above a hundred belongs to the text after the number: "two million" gives 2 and "million".
     """
     sign = _SIGN.match(text)
-    value, rest = _read(text[sign.end() :] if sign else text)
+    value, rest = _read_unsigned_words(text[sign.end() :] if sign else text)
     if value is None:
         return None, text
     return (-value if sign else value), rest
 
 
-def _read(text: str) -> tuple[Fraction | None, str]:
+def _read_unsigned_words(text: str) -> tuple[Fraction | None, str]:
     total, value, position, last, smallest = 0, 0, 0, 0, 10**15  # `total` ends with a scale, `value` follows it
     while match := _WORD.match(text, position):
         word = match[1].lower()
         following = _word_at(text, match.end())
-        if word in VALUES and (last == 0 or (last >= 20 and VALUES[word] < 10) or last == 100):
-            value, last = value + VALUES[word], VALUES[word] or 1
+        if word in NUMBER_WORDS and (last == 0 or (last >= 20 and NUMBER_WORDS[word] < 10) or last == 100):
+            value, last = value + NUMBER_WORDS[word], NUMBER_WORDS[word] or 1
         elif word in ("a", "an") and not position and (following in _SCALES or following in _COUNTED_BY_ONE):
             value, last = 1, 1
         elif word == "hundred" and 0 < value < 100 and (value < 10 or value % 10):
             value, last = value * 100, 100
-        elif word == "and" and (last == 100 or (total and not last)) and following in VALUES:
+        elif word == "and" and (last == 100 or (total and not last)) and following in NUMBER_WORDS:
             pass
-        elif (scale := _SCALES.get(word, 0)) and last and scale < smallest and _goes_on(text, match.end(), scale):
+        elif (
+            (scale := _SCALES.get(word, 0))
+            and last
+            and scale < smallest
+            and _is_followed_by_smaller_number(text, match.end(), scale)
+        ):
             total, value, last, smallest = total + value * scale, 0, 0, scale
         elif (part := _PARTS.get(word.removesuffix("s"))) and not total and (last or word == "half"):
             rest = text[match.end() :].strip().removeprefix("of ").removeprefix("a ").strip()
@@ -80,31 +85,31 @@ def _word_at(text: str, position: int) -> str:
     return match[1].lower() if match else ""
 
 
-def _goes_on(text: str, position: int, scale: int) -> bool:
+def _is_followed_by_smaller_number(text: str, position: int, scale: int) -> bool:
     """Return whether a smaller number follows a scale: "one thousand two hundred", "two million five thousand"."""
-    value, _ = _read(text[position:].lstrip(" -").removeprefix("and "))
+    value, _ = _read_unsigned_words(text[position:].lstrip(" -").removeprefix("and "))
     return value is not None and value.denominator == 1 and 0 < value < scale
 
 
-def ratio(text: str) -> tuple[Fraction, Fraction] | None:
+def parse_ratio(text: str) -> tuple[Fraction, Fraction] | None:
     """Return the two numbers of `3:2`, `3 to 2` or "three to two"; None if `text` is anything else."""
-    sides = [_side(side) for side in _TO.split(text.strip())]
+    sides = [_parse_side(side) for side in _TO.split(text.strip())]
     return (sides[0], sides[1]) if len(sides) == 2 and sides[0] is not None and sides[1] is not None else None
 
 
-def _side(text: str) -> Fraction | None:
-    value, rest = read(text)
-    return value if value is not None and not rest else numbers.decimal(text)
+def _parse_side(text: str) -> Fraction | None:
+    value, rest = read_number_words(text)
+    return value if value is not None and not rest else numbers.parse_decimal(text)
 
 
-def in_figures(text: str) -> str:
+def write_in_figures(text: str) -> str:
     r"""Return `42` for `forty-two` or `\text{forty-two}`, `3:2` for `3 to 2`; any other text is unchanged."""
     words = _TEXT.sub(r"\1", text).strip(" .$*")
-    value, rest = read(words)
+    value, rest = read_number_words(words)
     if value is not None and _SCALED.fullmatch(rest):
         return f"{value} {rest}".strip()
-    if value is not None and len(rest) > 2 and units.parse(rest) is not None:
+    if value is not None and len(rest) > 2 and units.parse_unit(rest) is not None:
         return rf"{value}\text{{ {rest}}}"
-    if (sides := ratio(words)) and ":" not in words:
+    if (sides := parse_ratio(words)) and ":" not in words:
         return f"{sides[0]}:{sides[1]}"
     return text

@@ -63,45 +63,45 @@ class Block(NamedTuple):
         return self.language in _PYTHON
 
     @property
-    def defines(self) -> frozenset[str]:
-        """Return the functions and classes that the block defines at its top level."""
+    def defined_names(self) -> frozenset[str]:
+        """The functions and classes that the block defines at its top level."""
         return frozenset(name for pair in _DEFINED.findall(self.body) for name in pair if name)
 
     @property
-    def runs(self) -> bool:
-        """Return whether the block executes anything at its top level besides definitions and imports."""
+    def has_statements(self) -> bool:
+        """True if the block executes anything at its top level besides definitions and imports."""
         lines = [line for line in self.body.splitlines() if line and not line[0].isspace()]
         return any(not _QUIET.match(line) for line in lines)
 
 
-def program(response: str, tests: Iterable[CodeTest] = (), names: Iterable[str] = ()) -> str:
+def extract_program(response: str, tests: Iterable[CodeTest] = (), names: Iterable[str] = ()) -> str:
     """Return the program that `response` gives as its answer; "" if there is none.
 
     A block marked as Python is preferred to an unmarked one, and a later block to an earlier one. If `tests` call
     functions or classes by name, or `names` has any, the last block that defines one of them is chosen. A block that
-    calls functions of an earlier block is an example of its use; it is appended if the earlier block runs nothing by
-    itself, because the program would otherwise do nothing. An unclosed block extends to the end of the response. If no
-    block contains Python, strings in JSON count as blocks.
+    calls functions of an earlier block is an example of its use; it is appended if the earlier block executes nothing
+    by itself, because the program would otherwise do nothing. An unclosed block extends to the end of the response. If
+    no block contains Python, strings in JSON count as blocks.
     """
-    blocks = _blocks(response)
+    blocks = _find_blocks(response)
     candidates = [block for block in blocks if block.is_python] or [
         block for block in blocks if not block.language and _CODE_LINE.search(block.body)
     ]
-    candidates = candidates or _in_json([block.body for block in blocks] or [response])
+    candidates = candidates or _find_json_programs([block.body for block in blocks] or [response])
     if not candidates:
-        return "" if blocks else _unfenced(response)
-    return _chosen(candidates[-MAX_BLOCKS:], called(tests).union(names))
+        return "" if blocks else _find_unfenced_program(response)
+    return _choose_program(candidates[-MAX_BLOCKS:], find_tested_names(tests).union(names))
 
 
-def called(tests: Iterable[CodeTest]) -> frozenset[str]:
+def find_tested_names(tests: Iterable[CodeTest]) -> frozenset[str]:
     """Return the names that the tests use and do not define; none for programs that read stdin."""
     calls = [test.input.partition("(")[0][:200] for test in tests if test.kind == "call"]
     sources = [*calls[:3], *(test.input[:100_000] for test in tests if test.kind == "unittest")]
     words = {word for source in sources for word in _WORD.findall(source)}
-    return frozenset(words).difference(*(Block("", source).defines for source in sources))
+    return frozenset(words).difference(*(Block("", source).defined_names for source in sources))
 
 
-def tree(source: str, mode: str = "exec") -> ast.AST:
+def parse_program(source: str, mode: str = "exec") -> ast.AST:
     """Parse `source`. Raises `SyntaxError`, `ValueError`, `RecursionError` or `MemoryError`."""
     # Warning filters are shared by the process, and graders run in threads.
     with _PARSING, warnings.catch_warnings():
@@ -110,60 +110,60 @@ def tree(source: str, mode: str = "exec") -> ast.AST:
         return parsed
 
 
-UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""Exceptions that `tree` raises for text that is not Python."""
+PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""The exceptions that `parse_program` raises for text that is not Python."""
 _PARSING = threading.Lock()
 
 
 # ── choosing ─────────────────────────────────────────────────────────────────
 
 
-def _chosen(candidates: list[Block], wanted: frozenset[str]) -> str:
-    defining = [block for block in candidates if block.defines & wanted]
+def _choose_program(candidates: list[Block], wanted: frozenset[str]) -> str:
+    defining = [block for block in candidates if block.defined_names & wanted]
     if defining:
         return defining[-1].body
     last = len(candidates) - 1
-    while last and _repeats(candidates[last], candidates[:last]):
+    while last and _is_excerpt(candidates[last], candidates[:last]):
         last -= 1
     uses: list[Block] = []
-    while last and _uses(candidates[last], candidates[:last]):
+    while last and _is_usage_example(candidates[last], candidates[:last]):
         uses.append(candidates[last])
         last -= 1
     answer = candidates[last]
-    if uses and not wanted and not answer.runs:
+    if uses and not wanted and not answer.has_statements:
         return f"{answer.body}\n{uses[-1].body}"
     return answer.body
 
 
-def _uses(block: Block, earlier: list[Block]) -> bool:
+def _is_usage_example(block: Block, earlier: list[Block]) -> bool:
     """Return whether `block` calls what an earlier block defines and redefines none of it."""
-    names = frozenset[str]().union(*(other.defines for other in earlier))
+    names = frozenset[str]().union(*(other.defined_names for other in earlier))
     if block.body.lstrip().startswith(">>>"):
         return True
-    return not block.defines & names and not names.isdisjoint(_CALL.findall(block.body))
+    return not block.defined_names & names and not names.isdisjoint(_CALL.findall(block.body))
 
 
-def _repeats(block: Block, earlier: list[Block]) -> bool:
+def _is_excerpt(block: Block, earlier: list[Block]) -> bool:
     """Return whether `block` is an excerpt of an earlier block, up to indentation."""
-    lines = _stripped(block.body)
-    return any(lines in _stripped(other.body) and len(lines) < len(_stripped(other.body)) for other in earlier)
+    lines = _strip_lines(block.body)
+    return any(lines in _strip_lines(other.body) and len(lines) < len(_strip_lines(other.body)) for other in earlier)
 
 
-def _stripped(body: str) -> str:
+def _strip_lines(body: str) -> str:
     return "\n" + "\n".join(line.strip() for line in body.splitlines() if line.strip()) + "\n"
 
 
 # ── finding ──────────────────────────────────────────────────────────────────
 
 
-def _blocks(response: str) -> list[Block]:
+def _find_blocks(response: str) -> list[Block]:
     """Return the blocks between fences; without any fence, the blocks in tags or listings."""
     if "```" in response or "~~~" in response:
-        return [block for block in _fenced(response.split("\n")) if block.body.strip()]
-    return [block for block in _tagged(response) if _CODE_LINE.search(block.body)]
+        return [block for block in _find_fenced_blocks(response.split("\n")) if block.body.strip()]
+    return [block for block in _find_tagged_blocks(response) if _CODE_LINE.search(block.body)]
 
 
-def _tagged(response: str) -> Iterator[Block]:
+def _find_tagged_blocks(response: str) -> Iterator[Block]:
     """Return the blocks in `<code>`, `<pre>`, `[PYTHON]` or a LaTeX listing."""
     position = 0
     while match := _TAG.search(response, position):
@@ -174,21 +174,21 @@ def _tagged(response: str) -> Iterator[Block]:
         body = response[match.end() : end]
         if kind == 0:
             body = html.unescape(_INNER_TAG.sub("", body))
-        yield Block("python", _dedented(body.strip("\n").split("\n")))
+        yield Block("python", _dedent(body.strip("\n").split("\n")))
         position = end
 
 
-def _in_json(texts: list[str]) -> list[Block]:
+def _find_json_programs(texts: list[str]) -> list[Block]:
     """Return the programs in strings of the last text that is JSON or has a JSON object between its sentences."""
     for text in reversed(texts[-MAX_BLOCKS:]):
-        for value in _json_values(text.strip()):
-            strings = [program(string) if "```" in string else string for string in _strings(value)]
-            if programs := [string for string in strings if _CODE_LINE.search(string) and _parses(string)]:
+        for value in _decode_json_values(text.strip()):
+            strings = [extract_program(string) if "```" in string else string for string in _collect_strings(value)]
+            if programs := [string for string in strings if _CODE_LINE.search(string) and _is_python(string)]:
                 return [Block("python", string) for string in programs]
     return []
 
 
-def _json_values(text: str) -> Iterator[object]:
+def _decode_json_values(text: str) -> Iterator[object]:
     """Return the text as JSON; otherwise the values of the first braces that are JSON."""
     starts = [match.start() for match in islice(re.finditer(r"\{", text), MAX_ENDS)]
     for start in [0, *starts] if text[:1] in ("[", '"') else starts:
@@ -198,13 +198,13 @@ def _json_values(text: str) -> Iterator[object]:
             continue
 
 
-def _strings(value: object) -> Iterator[str]:
+def _collect_strings(value: object) -> Iterator[str]:
     """Return the strings inside a JSON value in order, without field names. A list of lines is one string."""
     waiting = [value]
     while waiting:
         match waiting.pop():
             case str(text) if text.startswith('{"'):
-                waiting.extend(_json_values(text))
+                waiting.extend(_decode_json_values(text))
             case str(text):
                 yield text
             case list(items) if len(items) > 1 and _are_lines(items):
@@ -221,14 +221,14 @@ def _are_lines(items: list[object]) -> TypeGuard[list[str]]:
     return len(lines) == len(items) and any(line[:1].isspace() for line in lines)
 
 
-def _dedented(lines: list[str]) -> str:
+def _dedent(lines: list[str]) -> str:
     """Remove the first line's indentation from all lines; nothing else changes, since strings may span lines."""
     first = next((line for line in lines if line.strip()), "")
     margin = first[: len(first) - len(first.lstrip())]
     return "\n".join(line.removeprefix(margin) for line in lines)
 
 
-def _fenced(lines: list[str]) -> Iterator[Block]:
+def _find_fenced_blocks(lines: list[str]) -> Iterator[Block]:
     """Return the blocks between fences. A fence that names a language opens a block even inside another block; a fence
     without a language closes it.
 
@@ -243,24 +243,24 @@ def _fenced(lines: list[str]) -> Iterator[Block]:
             opened, start = fence, number + 1
         elif fence is None:
             if at_end := _FENCE_AT_END.fullmatch(line):
-                yield _block(opened, [*lines[start:number], at_end["code"]])
+                yield _make_block(opened, [*lines[start:number], at_end["code"]])
                 opened = None
         elif len(fence["indent"].expandtabs()) > len(opened["indent"].expandtabs()) + 3:
             continue
         elif _MARKER.fullmatch(fence["info"]):
-            yield _block(opened, lines[start:number])
+            yield _make_block(opened, lines[start:number])
             opened, start = fence, number + 1
         elif fence["marks"].startswith(opened["marks"]):
             if _MARKER.fullmatch(opened["info"]) and not any(map(str.strip, lines[start:number])):
                 start = number + 1  # the opening fence was repeated
                 continue
-            yield _block(opened, lines[start:number])
+            yield _make_block(opened, lines[start:number])
             opened = None
     if opened is not None:
-        yield _block(opened, lines[start:])
+        yield _make_block(opened, lines[start:])
 
 
-def _block(opened: re.Match[str], lines: list[str]) -> Block:
+def _make_block(opened: re.Match[str], lines: list[str]) -> Block:
     match = _LANGUAGE.match(opened["info"])
     language = match[1].lower() if match else ""
     if language.startswith("python") or re.search(r"\.py\b", opened["info"]):
@@ -272,31 +272,31 @@ def _block(opened: re.Match[str], lines: list[str]) -> Block:
         lines = lines[1:]
     while lines and _FENCE.fullmatch(lines[-1]):
         lines = lines[:-1]
-    return Block(language, _dedented(lines))
+    return Block(language, _dedent(lines))
 
 
-def _unfenced(response: str) -> str:
+def _find_unfenced_program(response: str) -> str:
     """Return the response itself if it is a program, without sentences before and after that prevent parsing."""
     lines = response.split("\n")
     if not _CODE_LINE.search(response):
         indented = [line for line in lines if line.startswith(("    ", "\t")) or not line.strip()]
-        lines = _dedented(indented).split("\n")
+        lines = _dedent(indented).split("\n")
         if not _CODE_LINE.search("\n".join(lines)):
             return ""
-    elif _parses(response):
+    elif _is_python(response):
         return response
     starts = [number for number, line in enumerate(lines) if _CODE_LINE.match(line)][:3]
     for start in starts:
         ends = [number for number in range(start + 1, len(lines)) if not lines[number].strip()]
         for end in [len(lines), *reversed(ends)][:MAX_ENDS]:
-            if _parses(body := "\n".join(lines[start:end])):
+            if _is_python(body := "\n".join(lines[start:end])):
                 return body
     return response
 
 
-def _parses(source: str) -> bool:
+def _is_python(source: str) -> bool:
     try:
-        tree(source)
-    except UNPARSED:
+        parse_program(source)
+    except PARSE_ERRORS:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Read a value from prose: the value that a line or closing sentence states, without its reason or counted noun."""
+"""Read values from prose: the value that a line or a closing sentence states, without its reason or counted noun."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COUNTED = re.compile(
     r"[\w\s,.;:'’\"“”()%/–-]*)"
 )
 """A number and the rest of its closing sentence in prose: `460 for this week's work`, `15 liters of water`."""
-_NUMERAL = r"[-+$\\]*(?:\d|(?:" + "|".join(numerals.VALUES) + r"|half|twice|double|triple|thrice)\b)"
+_NUMERAL = r"[-+$\\]*(?:\d|(?:" + "|".join(numerals.NUMBER_WORDS) + r"|half|twice|double|triple|thrice)\b)"
 _CHANGES = re.compile(
     r"^\W*(?:to|and(?!\s+[A-Za-z]{2})|or)\b|\b(?:or|and|to|between|than|by|over)\s+"
     + _NUMERAL
@@ -78,7 +78,7 @@ _AMONG = re.compile(
 """A second number that only states a time, a place or a purpose: `26 inches in 13 years`."""
 
 
-def closing_value(text: str) -> str:
+def extract_closing_value(text: str) -> str:
     """Return the value in the last sentence that contains mathematics, if that sentence is in the last paragraph."""
     lines = [line for line in text.strip().splitlines() if line.strip() and not WISH.search(line)]
     if not lines:
@@ -86,10 +86,10 @@ def closing_value(text: str) -> str:
     paragraph = lines[-1]
     if paragraph.strip() in ("$$", "\\]"):
         paragraph = "\n".join(lines[-8:])
-    return _sentence_value(_sentences(paragraph)[-1])
+    return _extract_last_sentence_value(_split_sentences(paragraph)[-1])
 
 
-def last_value(text: str) -> str:
+def extract_last_value(text: str) -> str:
     """Return the last formula or number of the text, whichever is later; without either, the last line."""
     formula = number = None
     for formula in extract.FORMULA.finditer(text):  # noqa: B007 (the last match is wanted)
@@ -98,13 +98,13 @@ def last_value(text: str) -> str:
         if not _LABEL.search(text[max(0, match.start() - 12) : match.start()]):
             number = match
     if formula is not None and (number is None or number.start() < formula.end()):
-        return _inside(formula)
+        return _formula_content(formula)
     if number is None:
-        return extract.last_line(text)
-    return _measured(number.group(), text[number.end() : number.end() + 60].partition("\n")[0])
+        return extract.extract_last_line(text)
+    return _append_unit(number.group(), text[number.end() : number.end() + 60].partition("\n")[0])
 
 
-def _sentences(paragraph: str) -> list[str]:
+def _split_sentences(paragraph: str) -> list[str]:
     """Return the sentences; a full stop inside a formula or after a digit does not end a sentence."""
     starts = [0]
     formulas = [match.span() for match in extract.FORMULA.finditer(paragraph)]
@@ -113,12 +113,12 @@ def _sentences(paragraph: str) -> list[str]:
     return [paragraph[start:end] for start, end in pairwise([*starts, len(paragraph)])]
 
 
-def _sentence_value(sentence: str) -> str:
+def _extract_last_sentence_value(sentence: str) -> str:
     gloss = _GLOSS.search(sentence)
     if gloss and re.search(r"[\d\\]", sentence[: gloss.start()]):
         sentence = sentence[: gloss.start()]
     formulas = list(extract.FORMULA.finditer(sentence))
-    start = _group_start(sentence, formulas) if formulas else -1
+    start = _find_group_start(sentence, formulas) if formulas else -1
     for verb in reversed(list(_VERB.finditer(sentence))):
         if any(formula.start() < verb.start() < formula.end() for formula in formulas):
             continue
@@ -126,16 +126,16 @@ def _sentence_value(sentence: str) -> str:
         begins = len(sentence) - len(rest)
         if begins < start:
             break
-        if _begins_value(rest):
-            return _counted(value_of(rest))
+        if _begins_with_value(rest):
+            return _drop_counted_noun(extract_value(rest))
     if start < 0:
-        value = value_of(sentence)
-        return counted if value[:1].isdigit() and (counted := _counted(value)) != value else ""
+        value = extract_value(sentence)
+        return counted if value[:1].isdigit() and (counted := _drop_counted_noun(value)) != value else ""
     scale = _SCALED.match(sentence, formulas[-1].end())
-    return value_of(sentence[start : scale.end() if scale else formulas[-1].end()])
+    return extract_value(sentence[start : scale.end() if scale else formulas[-1].end()])
 
 
-def _counted(value: str) -> str:
+def _drop_counted_noun(value: str) -> str:
     """Return a number and its unit without the rest of the sentence, unless the rest changes or replaces the number."""
     match = _COUNTED.fullmatch(_CLAUSE.split(value)[0])
     if match is None:
@@ -143,61 +143,61 @@ def _counted(value: str) -> str:
     rest = _AMONG.sub("", match["rest"])
     if _CHANGES.search(rest) or re.search(r"\d", rest) or (not match["money"] and _SHARE.match(match["rest"])):
         return value
-    return _measured(match["number"], match["rest"])
+    return _append_unit(match["number"], match["rest"])
 
 
-def _measured(number: str, behind: str) -> str:
+def _append_unit(number: str, behind: str) -> str:
     """Return a number with the unit after it, if there is one."""
-    unit = units.longest(behind.lstrip())
+    unit = units.find_leading_unit(behind.lstrip())
     return f"{number} {unit}" if len(unit) > 1 and unit.isalpha() else number
 
 
-def told_value(line: str) -> str:
+def extract_sentence_value(line: str) -> str:
     """Return the value that a line gives in a sentence: 34 for "The largest $n$ is 34."; "" if no sentence does.
 
     A sentence that gives several values or denies gives none; one without "is" or "equals" gives its only number.
     """
-    told = [_REASON.sub("", sentence) for sentence in _sentences(line)]
+    told = [_REASON.sub("", sentence) for sentence in _split_sentences(line)]
     for sentence in told:
         formulas = [match.span() for match in extract.FORMULA.finditer(sentence)]
         verbs = [verb for verb in _VERB.finditer(sentence) if not any(s < verb.start() < e for s, e in formulas)]
         rests = [sentence[verb.end() :].lstrip(_BEFORE_VALUE) for verb in verbs]
-        rests = [rest for rest in rests if _begins_value(rest)]
+        rests = [rest for rest in rests if _begins_with_value(rest)]
         numbers = list(_NUMBER.finditer(sentence))
         if len(numbers) == 1 and not (verbs or formulas) and _SUBJECT.fullmatch(sentence, 0, numbers[0].start()):
             rests = [sentence[numbers[0].start() :]]
         if len(rests) == 1:
-            return _counted(value_of(rests[0]))
-    return _sentence_value(told[-1]) if len(told) > 1 else ""
+            return _drop_counted_noun(extract_value(rests[0]))
+    return _extract_last_sentence_value(told[-1]) if len(told) > 1 else ""
 
 
-def _group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
+def _find_group_start(sentence: str, formulas: list[re.Match[str]]) -> int:
     """Return the start of the last formula, or of the first of the formulas that are joined to it."""
     start = formulas[-1].start()
     for formula in reversed(formulas[:-1]):
         # `$m/n$, and $m + n = 7$`: the requested value is the last one.
         alike = ("=" in formula.group()) == ("=" in formulas[-1].group())
-        if not alike or not joins(sentence[formula.end() : start]):
+        if not alike or not is_list_joint(sentence[formula.end() : start]):
             break
         start = formula.start()
     return start
 
 
-def _begins_value(text: str) -> bool:
+def _begins_with_value(text: str) -> bool:
     if ARTICLE.match(text) or re.match(r"\$?\w+\$?-[a-z]", text):
         return False
     formula = extract.FORMULA.match(text)
     return formula is not None or VALUE.match(text) is not None
 
 
-def joins(between: str) -> bool:
+def is_list_joint(between: str) -> bool:
     """Return whether the text between two answers joins them into one list."""
     return len(between) <= 120 and bool(_JOIN.fullmatch(between)) and bool(_SEPARATOR.search(between))
 
 
-def value_of(line: str) -> str:
+def extract_value(line: str) -> str:
     """Return a statement's value without formula delimiters, reason, explanation and emphasis."""
-    line = without_marks(line)
+    line = remove_emphasis_marks(line)
     kept: list[str] = []
     position = 0
     for formula in (*extract.FORMULA.finditer(line), None):
@@ -207,15 +207,15 @@ def value_of(line: str) -> str:
         kept.append(plain[:cut])
         if cut is not None or formula is None:
             break
-        kept.append(_inside(formula))
+        kept.append(_formula_content(formula))
         position = formula.end()
     return "".join(kept).strip(' \t\n`"*')
 
 
-def _inside(formula: re.Match[str]) -> str:
+def _formula_content(formula: re.Match[str]) -> str:
     return next(group for group in formula.groups() if group is not None).strip()
 
 
-def without_marks(line: str) -> str:
+def remove_emphasis_marks(line: str) -> str:
     """Remove emphasis marks; a power such as `x**2` is kept."""
     return re.sub(r"^[*_>\s]+", "", _CLOSING_MARKS.sub("", _OPENING_MARKS.sub("", line)))

@@ -1,4 +1,4 @@
-"""Run an untrusted program: one fresh interpreter, limits, a deadline, a private report."""
+"""Run an untrusted program with a fresh interpreter, limits, a deadline and a private report."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from ops.grading.controls import classes_of_tests
+from ops.grading.controls import list_test_classes
 from ops.grading.folders import sandbox_folder
 from ops.grading.isolation import (
-    INSIDE,
+    PROGRAM_FOLDER,
+    Isolation,
     Libraries,
-    Wall,
-    accepted_wall,
-    bubblewrap,
-    filter_descriptors,
-    namespace_filter,
-    own_libraries,
-    readable,
+    build_bubblewrap_command,
+    build_namespace_filter,
+    choose_isolation,
+    list_readable_paths,
+    open_namespace_filter,
+    podium_libraries,
 )
 
 Kind = Literal["stdin", "call", "unittest"]
@@ -53,34 +53,34 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class ProgramLimits:
-    """Limits of one run. CPU time decides, so that a loaded machine does not change a verdict."""
+    """The limits of one run. CPU time decides, so that a loaded machine does not change a verdict."""
 
     cpu_s: float
-    """CPU seconds of the whole run, or of each input of a "stdin" run."""
+    """The CPU seconds of the whole run, or of each input of a "stdin" run."""
     wall_s: float
-    """Seconds after which the whole run is killed, even if it sleeps or waits."""
-    memory: int
-    """Bytes of address space of each process."""
+    """The seconds after which the whole run is killed, even if it sleeps or waits."""
+    memory_bytes: int
+    """The bytes of address space of each process."""
     file_bytes: int = 16 << 20
-    """Largest file in bytes, including the output."""
+    """The size of the largest file in bytes, including the output."""
     processes: int = 0
-    """Further processes that the program may start."""
+    """The number of further processes that the program may start."""
     report_bytes: int = 32 << 20
 
-    def times(self, machine: float, grace: float = 1.0) -> ProgramLimits:
-        """Return the limits on a machine `machine` times slower, with `grace` times the CPU time."""
-        return replace(self, cpu_s=self.cpu_s * machine * grace, wall_s=self.wall_s * machine)
+    def scale(self, slowness: float, cpu_factor: float = 1.0) -> ProgramLimits:
+        """Return the limits on a machine that is `slowness` times slower, with `cpu_factor` times the CPU time."""
+        return replace(self, cpu_s=self.cpu_s * slowness * cpu_factor, wall_s=self.wall_s * slowness)
 
 
 @dataclass(frozen=True)
 class SandboxResult:
-    """The result of a run: `results` as reported by the harness, or None and the reason `why` there is no report."""
+    """The result of a run: `results` as the harness reported them, or None and the `error` if there is no report."""
 
     results: list[Any] | None
-    why: str
+    error: str
     seconds: float
-    overran: bool = False
-    """Whether it ran out of CPU time or was killed by the wall clock, which may differ on a quieter machine."""
+    has_timed_out: bool = False
+    """True if it ran out of CPU time or was killed by the wall clock, which may differ on a machine with less load."""
 
 
 def run(
@@ -89,50 +89,50 @@ def run(
     tests: Sequence[str],
     limits: ProgramLimits,
     *,
-    keep: Sequence[int] = (),
-    chosen: Libraries | None = None,
+    max_output_bytes: Sequence[int] = (),
+    libraries: Libraries | None = None,
 ) -> SandboxResult:
-    """Run `program` on `tests` in a sandbox; for each input, output up to the largest value in `keep` (bytes) is kept.
+    """Run `program` on `tests` in a sandbox.
 
-    `chosen` are the libraries that the program can import (default: Podium's own). Tests
-    of kind "unittest" are one module, which gets a separate sandbox: no run sees the
-    remains of an earlier one. Safe from any thread. Raises `OSError` if the machine cannot
-    start a process, `ConfigError` if the machine has no isolation that the recipe accepts.
+    The output for each input is kept up to the largest value in `max_output_bytes`. `libraries` are those that the
+    program can import (default: Podium's own). Tests of kind "unittest" are one module, which gets a separate sandbox:
+    no run sees the remains of an earlier one. Safe from any thread. Raises `OSError` if the machine cannot start a
+    process, and `ConfigError` if the machine has no isolation that the recipe accepts.
     """
-    nonce, wall, given = secrets.token_hex(16), accepted_wall(), chosen or own_libraries()
+    nonce, wall, given = secrets.token_hex(16), choose_isolation(), libraries or podium_libraries()
     source = None
     if kind == "unittest":
         [module] = tests
-        source = {"code": module, "classes": classes_of_tests(module)}
+        source = {"code": module, "classes": list_test_classes(module)}
     job: dict[str, Any] = {
         "program": program, "tests": [] if source else list(tests), "source": source, "nonce": nonce,
         # One bound for all, in whole MiB, because the program must not learn the length of an expected output.
-        "keep": (max(keep, default=0) // _MIB + 1) * _MIB,
-        "cpu_s": limits.cpu_s, "wall_s": limits.wall_s, "memory": limits.memory, "file_bytes": limits.file_bytes,
+        "keep": (max(max_output_bytes, default=0) // _MIB + 1) * _MIB,
+        "cpu_s": limits.cpu_s, "wall_s": limits.wall_s, "memory": limits.memory_bytes, "file_bytes": limits.file_bytes,
         "report_bytes": limits.report_bytes // 4, "processes": limits.processes, "may_exec": limits.processes > 0,
-        "user_processes": _tasks_of_user(int(time.monotonic() / 20)) + 256,
-        "path": list(given.folders), "shown": list(readable(given)), "walled": wall == "bubblewrap",
-        "filter": b"" if wall == "bubblewrap" else namespace_filter(),
+        "user_processes": _count_threads_of_user(int(time.monotonic() / 20)) + 256,
+        "path": list(given.folders), "shown": list(list_readable_paths(given)), "walled": wall == "bubblewrap",
+        "filter": b"" if wall == "bubblewrap" else build_namespace_filter(),
     }  # fmt: skip
     try:
-        message = marshal.dumps((_harness(kind), job))
+        message = marshal.dumps((_compile_harness(kind), job))
     except ValueError:  # lone surrogates and similar
         return SandboxResult(None, "the program is not valid text", 0.0)
     started, wall_s = time.monotonic(), limits.wall_s + (5 if source else 0)
-    filtered = filter_descriptors() if wall == "bubblewrap" else nullcontext(())
-    with _folder(wall) as folder, tempfile.TemporaryFile() as stdin, filtered as filters:
+    filtered = open_namespace_filter() if wall == "bubblewrap" else nullcontext(())
+    with _program_folder(wall) as folder, tempfile.TemporaryFile() as stdin, filtered as filters:
         stdin.write(len(message).to_bytes(8, "little") + message)
         stdin.seek(0)
-        command, environment = _command(wall, given, filters), _environment(folder, given)
+        command, environment = _build_command(wall, given, filters), _build_environment(folder, given)
         cwd = "/" if wall == "bubblewrap" else folder
         report, why, overran = _supervise(command, environment, cwd, (stdin.fileno(), *filters), limits, wall_s)
         if wall == "resource_limits":
-            _kill_left_behind(folder)
-    return _read(report, nonce, why, time.monotonic() - started, overran)
+            _kill_remaining_processes(folder)
+    return _parse_report(report, nonce, why, time.monotonic() - started, overran)
 
 
-def _folder(wall: Wall) -> AbstractContextManager[str]:
-    return nullcontext(INSIDE) if wall == "bubblewrap" else sandbox_folder()
+def _program_folder(wall: Isolation) -> AbstractContextManager[str]:
+    return nullcontext(PROGRAM_FOLDER) if wall == "bubblewrap" else sandbox_folder()
 
 
 def _supervise(
@@ -181,12 +181,12 @@ def _supervise(
     code = -process.returncode if process.returncode < 0 else process.returncode - 128
     if not why and code > 0:
         why = _SIGNALS.get(code, f"killed by signal {code}")
-    return b"".join(parts), why, why.startswith(("still running", _LATE))
+    return b"".join(parts), why, why.startswith(("still running", _OUT_OF_CPU_TIME))
 
 
-_LATE = "out of CPU time"
+_OUT_OF_CPU_TIME = "out of CPU time"
 _SIGNALS: dict[int, str] = {
-    signal.SIGXCPU: _LATE,
+    signal.SIGXCPU: _OUT_OF_CPU_TIME,
     signal.SIGSEGV: "crashed",
     signal.SIGKILL: "out of CPU time or memory",
 }
@@ -202,11 +202,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _kill_left_behind(folder: str) -> None:
+def _kill_remaining_processes(folder: str) -> None:
     """Kill the remaining processes outside the process group: those in the program's own folder, or whose environment
     names it."""
     for _ in range(10):  # a process may start another one while the list is read
-        found = [int(name) for name in _processes() if _belongs_to(folder, name)]
+        found = [int(name) for name in _list_processes() if _belongs_to(folder, name)]
         for process in found:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -214,7 +214,7 @@ def _kill_left_behind(folder: str) -> None:
             return
 
 
-def _processes() -> list[str]:
+def _list_processes() -> list[str]:
     try:
         return [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  (pathlib takes thrice as long)
     except FileNotFoundError:  # no /proc
@@ -230,7 +230,7 @@ def _belongs_to(folder: str, process: str) -> bool:
         return False
 
 
-def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> SandboxResult:
+def _parse_report(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> SandboxResult:
     """Return the report as results if it is valid: the nonce, then one JSON list of [status, …], and nothing more."""
     if not report.startswith(nonce.encode()):
         return SandboxResult(None, why or "ended without an answer", seconds, late)
@@ -238,7 +238,7 @@ def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> Sa
         results = json.loads(report[len(nonce) :])
     except (ValueError, RecursionError):
         results = None
-    if not isinstance(results, list) or not all(_well_formed(result) for result in results):
+    if not isinstance(results, list) or not all(_is_well_formed(result) for result in results):
         return SandboxResult(None, why or "a malformed report", seconds, late)
     if overruns := [what for status, what in results if status == "late"]:
         results = [["error", what] if status == "late" else [status, what] for status, what in results]
@@ -246,7 +246,7 @@ def _read(report: bytes, nonce: str, why: str, seconds: float, late: bool) -> Sa
     return SandboxResult(results, why, seconds, late)
 
 
-def _well_formed(result: Any) -> bool:
+def _is_well_formed(result: Any) -> bool:
     if not isinstance(result, list) or len(result) != 2:
         return False
     status, what = result
@@ -255,12 +255,12 @@ def _well_formed(result: Any) -> bool:
 
 # ── the command ──────────────────────────────────────────────────────────────
 
-_PARTS = ("guard", "plain", "start")
+_COMMON_MODULES = ("guard", "plain", "start")
 _RUNNERS: dict[Kind, str] = {"call": "calls", "stdin": "mains", "unittest": "cases"}
 
 
 @lru_cache(maxsize=3)
-def _harness(kind: Kind) -> list[tuple[str, Any]]:
+def _compile_harness(kind: Kind) -> list[tuple[str, Any]]:
     """Return the modules of `harness` that a kind of test needs, compiled, in the order of their imports."""
     folder = Path(__file__).with_name("harness")
     return [
@@ -271,21 +271,21 @@ def _harness(kind: Kind) -> list[tuple[str, Any]]:
                 f"{name}.py", "exec", dont_inherit=True, optimize=2,
             ),
         )
-        for name in (*_PARTS, _RUNNERS[kind])
+        for name in (*_COMMON_MODULES, _RUNNERS[kind])
     ]  # fmt: skip
 
 
 @lru_cache(maxsize=1)
-def _python() -> str:
+def _python_path() -> str:
     return os.path.realpath(sys.executable)
 
 
-def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
+def _build_environment(folder: str, chosen: Libraries) -> dict[str, str]:
     """Return an environment without Podium's variables. The interpreter
     reads it (no -E), so that hashing is the same in every run.
     """
     return {
-        "PATH": f"{chosen.commands}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{chosen.command_folder}:/usr/local/bin:/usr/bin:/bin",
         "HOME": folder,
         "TMPDIR": folder,
         "LANG": "C.UTF-8",
@@ -298,15 +298,15 @@ def _environment(folder: str, chosen: Libraries) -> dict[str, str]:
     }
 
 
-def _command(wall: Wall, chosen: Libraries, filters: tuple[int, ...]) -> list[str]:
+def _build_command(wall: Isolation, chosen: Libraries, filters: tuple[int, ...]) -> list[str]:
     # -I but for -E, whose purpose the environment above serves. `-S` skips site and its .pth files, which cost
     # more than the interpreter.
-    python = [_python(), "-s", "-P", "-S", "-c", _BOOT]
-    return [*bubblewrap(chosen, filters), *python] if wall == "bubblewrap" else python
+    python = [_python_path(), "-s", "-P", "-S", "-c", _BOOT]
+    return [*build_bubblewrap_command(chosen, filters), *python] if wall == "bubblewrap" else python
 
 
 @lru_cache(maxsize=2)
-def _tasks_of_user(_epoch: int) -> int:
+def _count_threads_of_user(_epoch: int) -> int:
     """Return this user's threads, which the kernel counts against its process limit. Read again every 20 s."""
     count, user = 0, os.getuid()
     try:

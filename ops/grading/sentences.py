@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 MAX_SENTENCE = 400
 """Maximum length in characters of an answer that is read as a sentence."""
-DENIED = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
+DENIAL = re.compile(r"\b(?:not|never|no|neither|isn't|cannot|wrong)\b", re.I)
 _HEDGED = re.compile(
     r"\b(?:wait|actually|correction|or|maybe|perhaps|either|neither|nor|both|not sure|unsure|unclear|however|but|"
     r"rather|instead|except)\b|\bno,|\?",
@@ -32,18 +32,18 @@ _LINKED = re.compile(
 )
 
 
-def reductions(answer: str) -> Iterator[str]:
-    """Return shorter readings of an answer that is a sentence: without its reason, an aside or its introduction.
+def list_shorter_readings(answer: str) -> Iterator[str]:
+    """Yield shorter readings of an answer that is a sentence: without its reason, an aside or its introduction.
 
-    The result is empty if the sentence denies, hedges or retracts its statement. Of several sentences, only the first
-    that states something is read, and sentences about another case are ignored.
+    There are none if the sentence denies, hedges or retracts its statement. Of several sentences, only the first that
+    states something is read, and sentences about another case are ignored.
     """
     if len(answer) > MAX_SENTENCE or _HEDGED.search(answer):
         return
     short = [answer[: match.start()] for pattern in _TAILS for match in [pattern.search(answer)] if match]
     yield from short
     for sentence in (answer, *short):
-        if DENIED.search(sentence):
+        if DENIAL.search(sentence):
             continue
         links = list(_LINKED.finditer(sentence))[:4]
         for match in links:

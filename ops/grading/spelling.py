@@ -1,8 +1,8 @@
-"""One spelling for texts that differ only in how they are typed, in which every symbol that carries meaning stays.
+"""Convert texts that differ only in how they are typed to one spelling; every symbol that carries meaning is kept.
 
-`CHARACTERS`, `COMMANDS`, `RULES` and `PROSE` are the complete list of what is made alike, with the reason why it is
-safe. A symbol that they do not name is a token of its own: `x ≤ 3` and `x ≥ 3` have different tokens, as have `C#` and
-`C`. The case of letters and accents are compared word by word (`same_words`).
+`CHARACTERS`, `COMMANDS`, `REWRITING_RULES` and `PROSE_RULES` are the complete list of what is treated as equal, with
+the reason why that is safe. A symbol that they do not name is a token of its own: `x ≤ 3` and `x ≥ 3` have different
+tokens, as have `C#` and `C`. The case of letters and accents are compared word by word (`has_same_words`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class SpellingRule(NamedTuple):
 
     pattern: re.Pattern[str]
     replacement: str
-    why: str
+    reason: str
 
 
 def _rule(pattern: str, replacement: str, why: str) -> SpellingRule:
@@ -76,7 +76,7 @@ _IN_FONT = rf"\\(?:{_FONTS})\s*\{{([^{{}}]*)\}}"
 _OPEN, _CLOSED = r"(?<![^\s(\[{,;:])", r"(?![^\s)\]},;:.!?])"
 """Before and behind a pair of marks that encloses words: space, a bracket or punctuation."""
 
-RULES = (
+REWRITING_RULES = (
     _rule(r"\{/?\\?eq\}", "", "a data set's mark around a formula"),
     _rule(_IN_FONT, r"\1", "a font of LaTeX, or a box"),
     _rule(_IN_FONT, r"\1", "the same around another one"),
@@ -117,9 +117,9 @@ RULES = (
         "brackets around an index; without them it is a number or letters",
     ),
 )  # fmt: skip
-"""Rewritings of the whole text, in this order."""
+"""The rewriting rules for the whole text, in this order."""
 
-PROSE = (
+PROSE_RULES = (
     _rule(r"(?<!\S)(?:[Aa]n|[Tt]he|AN|THE)(?=\s+\w)|(?<!\S)a(?=\s+[^\W\d_]{2})|^A(?=\s+[a-z]{2})", " ", "an article"),
     _rule(r"\s*—\s*", " - ", "a longer dash"),
     _rule(r"(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})", " ", "the hyphen of a compound; a minus sign between words has spaces"),
@@ -128,7 +128,7 @@ PROSE = (
     _rule(r"\b([A-Z])\.(?=[A-Z](?![^\W_]))", r"\1", "the stops inside an abbreviation such as U.S."),
     _rule(r"(?<=\w)\s*&\s*(?=\w)", " and ", "the sign for this word"),
 )
-"""What a text can do without when it is compared word by word."""
+"""The rules for what is ignored when texts are compared word by word."""
 
 _COMMAND = re.compile(r"\\([A-Za-z]+)[ ]?")
 _ACCENTS = {"bar": "\u0304", "overline": "\u0304", "hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303",
@@ -157,59 +157,62 @@ _TOKEN = re.compile(
 )
 _PAIRED_GENES = re.compile(r"(?:([A-Za-z])(?i:\1))+")
 _FUNCTION_WORDS = frozenset(re.findall(r"\w+", "of in to is on by as at an be if or so up my we he do go no"))
-_WHOLE_WORD, _ACCENTED_WORD = 5, 3
-"""From this length on, the case of a word's letters has no meaning, and a word may be typed without its accents."""
+_MIN_CASELESS_LENGTH, _MIN_ACCENTLESS_LENGTH = 5, 3
+"""The length from which the case of a word's letters has no meaning, and the length from which a word may be typed
+without its accents."""
 
 
 # ── spelling ─────────────────────────────────────────────────────────────────
 
 
 @lru_cache(maxsize=4096)
-def spelled(text: str) -> str:
+def normalize_spelling(text: str) -> str:
     """Return `text` in one spelling of its characters and LaTeX, without marks around the whole and a final stop."""
     text = unicodedata.normalize("NFC", _ENTITY.sub(lambda match: html.unescape(match[0]), text))
-    text = "".join(_of_level(level, "".join(run)) for level, run in groupby(text, _level))
+    text = "".join(_write_at_level(level, "".join(run)) for level, run in groupby(text, _find_script_level))
     text = _SET.sub(lambda match: _SETS[match[1] or match[2]], text)
     text = _COMMAND.sub(lambda match: COMMANDS.get(match[1], match[0]), text)
     text = _ACCENTED.sub(lambda match: f"{match[2] or match[3]}{_ACCENTS[match[1]]}", text)
-    text = _unwrapped(text)
-    for rule in RULES:
+    text = _strip_wrappings(text)
+    for rule in REWRITING_RULES:
         text = rule.pattern.sub(rule.replacement, text)
-    return _unwrapped(_FORMULA.sub(_formula, text) if "(" in text else text)
+    return _strip_wrappings(_FORMULA.sub(_write_chemical_formula, text) if "(" in text else text)
 
 
-def tokens(text: str) -> tuple[str, ...]:
+def split_tokens(text: str) -> tuple[str, ...]:
     """Return the words and symbols of a text; an article and the punctuation of prose are not among them."""
-    text = spelled(text)
-    for rule in PROSE:
+    text = normalize_spelling(text)
+    for rule in PROSE_RULES:
         text = rule.pattern.sub(rule.replacement, text)
     return tuple(token.replace(",", "") if token[0].isdigit() else token for token in _TOKEN.findall(text))
 
 
-def plain(text: str) -> str:
+def normalize_words(text: str) -> str:
     """Return the tokens with single spaces between them, in lower case, to look words up."""
-    return " ".join(tokens(text)).casefold()
+    return " ".join(split_tokens(text)).casefold()
 
 
-def same(left: str, right: str) -> bool:
+def is_same_text(left: str, right: str) -> bool:
     """Return whether two texts, neither of which is empty, have the same words and symbols."""
-    return same_words(tokens(left), tokens(right))
+    return has_same_words(split_tokens(left), split_tokens(right))
 
 
-def same_words(left: Sequence[str], right: Sequence[str]) -> bool:
-    """Return whether the tokens are the same up to case and accents that carry no meaning."""
+def has_same_words(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Return whether the tokens are the same except for case and accents that carry no meaning."""
     if len(left) != len(right) or not left:
         return False
     is_alone = sum(char.isalpha() for token in left for char in token) == 1
-    return all(one == other or _same_word(one, other, is_alone) for one, other in zip(left, right, strict=True))
+    return all(one == other or _is_same_word(one, other, is_alone) for one, other in zip(left, right, strict=True))
 
 
-def symbols(text: str) -> list[str]:
+def list_symbols(text: str) -> list[str]:
     """Return the symbols of a text without those that LaTeX uses to group and to name its commands."""
-    return sorted(token for token in tokens(text) if not token[0].isalnum() and token not in ("\\", "{", "}", "(", ")"))
+    return sorted(
+        token for token in split_tokens(text) if not token[0].isalnum() and token not in ("\\", "{", "}", "(", ")")
+    )
 
 
-def _level(char: str) -> str:
+def _find_script_level(char: str) -> str:
     """Return "^" for a raised character, "_" for a lowered one, "" for any other."""
     kind = unicodedata.decomposition(char).partition(" ")[0]
     if unicodedata.category(char) == "So":
@@ -217,13 +220,13 @@ def _level(char: str) -> str:
     return {"<super>": "^", "<sub>": "_"}.get(kind, "")
 
 
-def _of_level(level: str, run: str) -> str:
-    characters = "".join(map(_of_character, run))
+def _write_at_level(level: str, run: str) -> str:
+    characters = "".join(map(_normalize_character, run))
     return f"{level}({characters})" if level else characters
 
 
 @lru_cache(maxsize=4096)
-def _of_character(char: str) -> str:
+def _normalize_character(char: str) -> str:
     """Return a character without its font, width or level; a symbol or a letter of a special alphabet is unchanged."""
     if char in CHARACTERS:
         return CHARACTERS[char]
@@ -235,11 +238,11 @@ def _of_character(char: str) -> str:
         return char
     if kind == "<font" and any(style in unicodedata.name(char) for style in _SPECIAL_ALPHABETS):
         return char
-    typed = "".join(map(_of_character, inner))
+    typed = "".join(map(_normalize_character, inner))
     return f" {typed}" if kind == "<fraction" else typed
 
 
-def _unwrapped(text: str) -> str:
+def _strip_wrappings(text: str) -> str:
     """Return the text without space, a final stop, and pairs of quotes, emphasis or formula marks around the whole."""
     while True:
         before, text = text, _STOP.sub("", text.strip())
@@ -253,7 +256,7 @@ def _unwrapped(text: str) -> str:
             return text
 
 
-def _formula(match: re.Match[str]) -> str:
+def _write_chemical_formula(match: re.Match[str]) -> str:
     """Return a chemical formula as it is typed, H2O and Na+; any other indices are unchanged."""
     body, charge = match[1], match[2]
     symbols = re.findall(r"[A-Z][a-z]?", body)
@@ -265,7 +268,7 @@ def _formula(match: re.Match[str]) -> str:
 # ── words ────────────────────────────────────────────────────────────────────
 
 
-def _same_word(left: str, right: str, is_alone: bool) -> bool:
+def _is_same_word(left: str, right: str, is_alone: bool) -> bool:
     """Return whether two words differ only in case or accents that carry no meaning.
 
     The case of a single letter counts, unless the text has no other (`C#`); so does that of genes (`Aa`), of two
@@ -275,22 +278,22 @@ def _same_word(left: str, right: str, is_alone: bool) -> bool:
     one, other = _NAMES.get(left, left), _NAMES.get(right, right)
     if one != left or other != right:
         return one == other
-    bare = _without_accents(left), _without_accents(right)
+    bare = _remove_accents(left), _remove_accents(right)
     if bare[0] != left or bare[1] != right:
         if bare[0] != left and bare[1] != right:
-            return _same_case(*bare, is_alone) and _accents(left) == _accents(right)
-        if len(bare[0]) < _ACCENTED_WORD:
+            return _is_same_case(*bare, is_alone) and _list_accents(left) == _list_accents(right)
+        if len(bare[0]) < _MIN_ACCENTLESS_LENGTH:
             return False
-    return bare[0] == bare[1] or _same_case(*bare, is_alone)
+    return bare[0] == bare[1] or _is_same_case(*bare, is_alone)
 
 
-def _same_case(left: str, right: str, is_alone: bool) -> bool:
+def _is_same_case(left: str, right: str, is_alone: bool) -> bool:
     if left.casefold() != right.casefold():
         return False
     letters = [char for char in left if char.isalpha()]
     if len(letters) <= 1:
         return is_alone
-    if len(letters) >= _WHOLE_WORD and not _PAIRED_GENES.fullmatch(left):
+    if len(letters) >= _MIN_CASELESS_LENGTH and not _PAIRED_GENES.fullmatch(left):
         return True
     if _PAIRED_GENES.fullmatch(left):
         return left == right
@@ -300,11 +303,11 @@ def _same_case(left: str, right: str, is_alone: bool) -> bool:
     return ordinary and len(letters) > 2
 
 
-def _accents(word: str) -> list[str]:
+def _list_accents(word: str) -> list[str]:
     return [char for char in unicodedata.normalize("NFD", word) if unicodedata.combining(char)]
 
 
-def _without_accents(word: str) -> str:
+def _remove_accents(word: str) -> str:
     if word.isascii():
         return word
     kept = "".join(char for char in unicodedata.normalize("NFD", word) if not unicodedata.combining(char))

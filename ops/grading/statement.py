@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from ops.grading import extract, latex, prose
-from ops.grading.answering import answering
+from ops.grading.answering import extract_answer_part
 
 _MOST = 12
 """Maximum number of announcements to read, from the end, since a response states its answer late."""
@@ -53,64 +53,69 @@ _OPENING_LABEL = re.compile(r"(?!.*\b(?:not|wrong|incorrect)\b)[a-z ]{1,40}[:=]\
 
 
 class StatedAnswer(NamedTuple):
-    """A stated answer at `position`; `firm` unless it only rounds a value or is a word.
+    """An answer that is stated at `position`; it `is_firm` unless it only rounds a value or is a word.
 
-    An answer in a box or after "Answer:" is `formal`. It is `conditional` if its sentence is about another case, and
-    `unreal` if its sentence is hypothetical.
+    An answer in a box or after "Answer:" `is_formal`. It `is_conditional` if its sentence is about another case, and
+    `is_hypothetical` if its sentence says what would be.
     """
 
     position: int
     value: str
-    firm: bool
-    formal: bool
-    conditional: bool = False
-    unreal: bool = False
+    is_firm: bool
+    is_formal: bool
+    is_conditional: bool = False
+    is_hypothetical: bool = False
 
 
-def stated(response: str) -> str:
-    """Return the last stated answer: in a box, after "Answer:" or
-    "the answer is"; otherwise that of the closing sentence.
-    """
-    return _without_phrase(_stated(response))
+def extract_stated_answer(response: str) -> str:
+    """Return the last stated answer: in a box, after "Answer:" or "the answer is"; otherwise that of the closing
+    sentence."""
+    return _remove_phrase(_find_stated_answer(response))
 
 
-def _without_phrase(value: str) -> str:
+def _remove_phrase(value: str) -> str:
     r"""Return `42` for `\text{The answer is } 42` or `\text{Total: } 42`."""
     opening = _OPENING_TEXT.match(value)
     words = opening[1].replace("\\ ", " ") if opening else ""
     rest = value[opening.end() :] if opening else value
-    stripped = rest if _OPENING_LABEL.match(words) else extract.without_phrase(words + rest)
+    stripped = rest if _OPENING_LABEL.match(words) else extract.remove_answer_phrase(words + rest)
     return value if stripped == words + rest else stripped.removesuffix("$").strip()
 
 
-def _stated(response: str) -> str:
-    text = _spoken(answering(response, lambda before: any(each.firm for each in _statements(_spoken(before)))))
-    statements = _statements(text)
-    if firm := [statement for statement in statements if statement.firm]:
-        return _settled(text, firm)
-    if (bare := extract.boxed(text)) is not None:
+def _find_stated_answer(response: str) -> str:
+    text = _simplify_notation(
+        extract_answer_part(
+            response, lambda before: any(each.is_firm for each in _list_statements(_simplify_notation(before)))
+        )
+    )
+    statements = _list_statements(text)
+    if firm := [statement for statement in statements if statement.is_firm]:
+        return _choose_final_value(text, firm)
+    if (bare := extract.extract_last_box(text)) is not None:
         return bare
     whole = text.strip()
-    if len(whole) < 200 and "\n" not in whole and latex.words(latex.clean(whole).value) is None:
-        return prose.without_marks(whole)
-    closing = prose.closing_value(text)
+    if len(whole) < 200 and "\n" not in whole and latex.extract_words(latex.normalize_answer(whole).value) is None:
+        return prose.remove_emphasis_marks(whole)
+    closing = prose.extract_closing_value(text)
     if _COMPUTATION.fullmatch(closing):  # an unannounced calculation without its result
-        return prose.last_value(text)
-    if statements and (not closing or not prose.VALUE.match(closing) or not _followed(text, max(statements).position)):
+        return prose.extract_last_value(text)
+    if statements and (
+        not closing or not prose.VALUE.match(closing) or not _has_text_after(text, max(statements).position)
+    ):
         return max(statements).value
-    return closing or prose.last_value(text)
+    return closing or prose.extract_last_value(text)
 
 
-def _statements(text: str) -> list[StatedAnswer]:
-    boxes = extract.boxes(text)
-    return [*_boxed(text, boxes), *_announced(text, boxes)]
+def _list_statements(text: str) -> list[StatedAnswer]:
+    boxes = extract.find_boxes(text)
+    return [*_find_boxed_answers(text, boxes), *_find_announced_answers(text, boxes)]
 
 
-def _settled(text: str, firm: list[StatedAnswer]) -> str:
-    """Return the value that holds: the last one that does not only comment on an earlier one."""
+def _choose_final_value(text: str, firm: list[StatedAnswer]) -> str:
+    """Return the value that counts: the last one that does not only comment on an earlier one."""
     settled, *others = sorted(firm)
     for later in others:
-        if settled.conditional or _replaces(text, settled, later):
+        if settled.is_conditional or _replaces(text, settled, later):
             settled = later
     return settled.value
 
@@ -120,22 +125,22 @@ def _replaces(text: str, settled: StatedAnswer, later: StatedAnswer) -> bool:
     answer only if it corrects that answer or begins like "So the answer is".
     """
     corrected = extract.CORRECTION.search(text, settled.position, later.position) is not None
-    if later.conditional and (later.unreal or not corrected):
+    if later.is_conditional and (later.is_hypothetical or not corrected):
         return False
-    if later.formal or corrected:
+    if later.is_formal or corrected:
         return True
     line_end = text.find("\n", settled.position, later.position)
-    before = extract.clause(text[line_end + 1 :], later.position - line_end - 1)
+    before = extract.extract_clause_before(text[line_end + 1 :], later.position - line_end - 1)
     is_plain = _PLAIN.fullmatch(before) is not None
-    return (is_plain and not later.unreal) if settled.formal else (is_plain or not later.unreal)
+    return (is_plain and not later.is_hypothetical) if settled.is_formal else (is_plain or not later.is_hypothetical)
 
 
-def _spoken(text: str) -> str:
+def _simplify_notation(text: str) -> str:
     """Return the text with each group of aligned equations reduced to the last one, without calculators' notes."""
-    return _ALIGNED.sub(_last_row, _with_money(_CALCULATION.sub("", text)))
+    return _ALIGNED.sub(_take_last_row, _escape_currency(_CALCULATION.sub("", text)))
 
 
-def _with_money(text: str) -> str:
+def _escape_currency(text: str) -> str:
     r"""Write each currency sign as `\$`: a dollar sign before a digit, unless the next dollar sign ends a formula.
 
     The next dollar sign does not end a formula if it belongs to another
@@ -160,14 +165,14 @@ def _with_money(text: str) -> str:
     return "".join((*pieces, text[position:]))
 
 
-def _last_row(aligned: re.Match[str]) -> str:
+def _take_last_row(aligned: re.Match[str]) -> str:
     rows = [row for row in aligned.group(2).split("\\\\") if row.strip()]
     if "box" in aligned.group(2) or not rows:
         return aligned.group()
     return "$$" + re.sub(r"^\s*(?:=|\\equiv)", "", rows[-1].replace("&", "")).strip() + "$$"
 
 
-def _followed(text: str, position: int) -> bool:
+def _has_text_after(text: str, position: int) -> bool:
     """Return whether another paragraph with content follows the line at `position`."""
     _, _, rest = text[position:].lstrip().partition("\n")
     return bool(rest.strip()) and not prose.WISH.search(rest)
@@ -176,29 +181,29 @@ def _followed(text: str, position: int) -> bool:
 # ── boxes ────────────────────────────────────────────────────────────────────
 
 
-def _boxed(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
+def _find_boxed_answers(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
     """Return the last box that is not a comment; boxes joined to it by "and", "or" or a comma form one list with it."""
     boxes = [box for box in boxes if box.content]
     if not boxes:
         return []
-    while len(boxes) > 1 and all(_mood(text, boxes[-1].start, boxes[-1].end)):
+    while len(boxes) > 1 and all(_find_mood(text, boxes[-1].start, boxes[-1].end)):
         boxes.pop()
     last = boxes.pop()
     contents, start = [last.content], last.start
-    while boxes and boxes[-1].end <= start and prose.joins(text[boxes[-1].end : start]):
+    while boxes and boxes[-1].end <= start and prose.is_list_joint(text[boxes[-1].end : start]):
         box = boxes.pop()
         start = box.start
         if box.content not in contents:
             contents.insert(0, box.content)
-    return [StatedAnswer(last.start, ", ".join(contents), True, True, *_mood(text, last.start, last.end))]
+    return [StatedAnswer(last.start, ", ".join(contents), True, True, *_find_mood(text, last.start, last.end))]
 
 
 # ── announcements ────────────────────────────────────────────────────────────
 
 
-def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
+def _find_announced_answers(text: str, boxes: list[extract.Box]) -> list[StatedAnswer]:
     """Return the values after the last announcements outside of boxes."""
-    announced = sorted((each.start, each.end, each.formal) for each in extract.announcements(text))
+    announced = sorted((each.start, each.end, each.is_formal) for each in extract.find_announcements(text))
     statements = []
     for start, end, is_formal in announced[-_MOST:]:
         mentioned = _MENTIONED.search(text[max(0, start - 24) : start])
@@ -206,15 +211,15 @@ def _announced(text: str, boxes: list[extract.Boxed]) -> list[StatedAnswer]:
             continue
         block = text[end : end + _BLOCK]
         rounded = _ROUNDED.match(block)
-        line = _line(block[rounded.end() :] if rounded else block)
-        value = prose.value_of(line)
+        line = _read_first_line(block[rounded.end() :] if rounded else block)
+        value = prose.extract_value(line)
         is_word = prose.ARTICLE.match(value) is not None or not prose.VALUE.match(value)
         if is_formal and (is_word or _TELLS.match(value)):
-            told = prose.told_value(line)
+            told = prose.extract_sentence_value(line)
             value = told or value
-            is_word = is_word and not told and _is_sentence(value) and _followed(text, end)
+            is_word = is_word and not told and _is_sentence(value) and _has_text_after(text, end)
         if value and not _ANNOUNCES.match(value) and "boxed" not in value:
-            mood = _mood(text, start, start if is_formal else end)
+            mood = _find_mood(text, start, start if is_formal else end)
             statements.append(StatedAnswer(start, value, not rounded and not is_word, is_formal, *mood))
     return statements
 
@@ -223,7 +228,7 @@ def _is_sentence(value: str) -> bool:
     return prose.ARTICLE.match(value) is not None or len(re.findall(r"[A-Za-z]{2,}(?= )", value)) >= 4
 
 
-def _mood(text: str, start: int, end: int) -> tuple[bool, bool]:
+def _find_mood(text: str, start: int, end: int) -> tuple[bool, bool]:
     """Return whether the sentence around a statement is about another case, and whether it is hypothetical.
 
     The condition of a hypothetical statement may be in an earlier sentence of the line.
@@ -237,7 +242,7 @@ def _mood(text: str, start: int, end: int) -> tuple[bool, bool]:
     return any(_CONDITION.search(part) for part in ((line, sentence) if unreal else (sentence,))), unreal
 
 
-def _line(block: str) -> str:
+def _read_first_line(block: str) -> str:
     """Return the first line with content, including the whole of a displayed formula or matrix in it."""
     block = block.lstrip(" \t\r\n*_>`\"':")
     if formula := extract.FORMULA.match(block):

@@ -1,4 +1,4 @@
-"""Decide the equality of two expressions with math-verify, from any thread and within a bounded time.
+"""Decide whether two expressions are equal with math-verify, from any thread and within a bounded time.
 
 SymPy has no time limits, and those of math-verify use signals, which only a main thread receives. SymPy therefore runs
 in a separate process, which is started when first needed and ended when it exceeds its time.
@@ -18,11 +18,11 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
-from ops.grading.domains import Domain
+from ops.grading.domains import VariableDomains
 
 MAX_CHARACTERS = 400
-START_S = 120.0
-"""Wall-clock seconds for one comparison, including the import of SymPy; the CPU limit is far lower."""
+COMPARISON_TIMEOUT_S = 120.0
+"""The seconds by the clock for one comparison, including the import of SymPy; the CPU limit is far lower."""
 
 _COSTLY = re.compile(
     r"\^\{?-?\(?\d{10,}|\d{60,}|\^\{[^{}]*\^|\d{4,}\)?!|\^\{?\(?\d+\}?\^|!!|(?:\^\{?\w\}?){3}"
@@ -44,7 +44,7 @@ class SymbolicWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def equal(self, gold: str, answer: str, domain: Domain = ()) -> bool | None:
+    def is_equal(self, gold: str, answer: str, domain: VariableDomains = ()) -> bool | None:
         """Return whether the two are equal; None if either cannot be read or the comparison took too long."""
         line = json.dumps([gold, answer, domain]).encode() + b"\n"
         with self._lock:
@@ -53,7 +53,7 @@ class SymbolicWorker:
             try:
                 process.stdin.write(line)
                 process.stdin.flush()
-                ready, _, _ = select.select([process.stdout], [], [], START_S)
+                ready, _, _ = select.select([process.stdout], [], [], COMPARISON_TIMEOUT_S)
                 verdict = process.stdout.readline().strip() if ready else b""
             except BrokenPipeError:
                 verdict = b""
@@ -99,22 +99,26 @@ def _worker() -> SymbolicWorker:
     return SymbolicWorker()
 
 
-def equal(gold: str, answer: str, domain: Domain = ()) -> bool | None:
-    """Return whether two LaTeX expressions are equal for every value of their unknowns in `domain`; None if this cannot
-    be decided (unreadable, too costly)."""
+def is_equal(gold: str, answer: str, domain: VariableDomains = ()) -> bool | None:
+    """Return whether two LaTeX expressions are equal for every value of their unknowns in `domain`.
+
+    Returns None if this cannot be decided, because an expression is unreadable or too costly.
+    """
     letters = {match.group().rstrip("'") for text in (gold, answer) for match in _LETTER.finditer(text)}
-    return _equal(gold, answer, tuple(bounds for bounds in domain if bounds[0] in letters))
+    return _is_equal(gold, answer, tuple(bounds for bounds in domain if bounds[0] in letters))
 
 
 @lru_cache(maxsize=16_384)
-def _equal(gold: str, answer: str, domain: Domain) -> bool | None:
+def _is_equal(gold: str, answer: str, domain: VariableDomains) -> bool | None:
     for text in (gold, answer):
         if not text or len(text) > MAX_CHARACTERS or _COSTLY.search(text) or _MISREAD.search(text):
             return None
-    return _worker().equal(*_spelled_apart(gold, answer, domain))
+    return _worker().is_equal(*_rename_confusable_letters(gold, answer, domain))
 
 
-def _spelled_apart(gold: str, answer: str, domain: Domain = ()) -> tuple[str, str, Domain]:
+def _rename_confusable_letters(
+    gold: str, answer: str, domain: VariableDomains = ()
+) -> tuple[str, str, VariableDomains]:
     """Return all three with new names for letters that math-verify confuses with each other or misreads.
 
     math-verify converts capitals to lower case (prevented here if an expression has both cases of one letter), drops
@@ -138,6 +142,6 @@ def _spelled_apart(gold: str, answer: str, domain: Domain = ()) -> tuple[str, st
     return left, right, tuple((_LETTER.sub(renamed, name), low, high) for name, low, high in domain)
 
 
-def close() -> None:
+def close_worker() -> None:
     """End this process's worker, if there is one; the next comparison starts another."""
     _worker().close()

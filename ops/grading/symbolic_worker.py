@@ -28,35 +28,35 @@ MEMORY_BYTES = 2 << 30
 DIGITS = 50
 CONSTANT_DIGITS = 1_000
 """Number of digits for two values without unknowns that agree at lower precision."""
-MARGIN = 10
-"""Number of digits that rounding may cost."""
-MOST_DIGITS = 5_000
-MOST_BITS = 1 << 17
+GUARD_DIGITS = 10
+"""The number of digits that rounding may cost."""
+MAX_DIGITS = 5_000
+MAX_BITS = 1 << 17
 """Size of numerators and denominators in exact arithmetic."""
-CLOSE = 1e-5
-"""Relative difference above which a decimal is not a rounded form of the other value."""
+MAX_ROUNDING_DIFFERENCE = 1e-5
+"""The relative difference above which a decimal is not a rounded form of the other value."""
 SEED = "generic points"
 Domain = dict[str, tuple[Fraction | None, Fraction | None]]
 """The name of a symbol → the ends of the open interval of its values, which are real; None without an end."""
 _UNIT = 1 << 64
-_STYLES: tuple[tuple[float, float, str], ...] = (
+_VALUE_RANGES: tuple[tuple[float, float, str], ...] = (
     (0.2, 3.2, "positive"), (0.2, 3.2, "mixed"), (0.2, 3.2, "negative"), (3.0, 12.0, "positive"), (0.2, 9.0, "mixed"),
     (0.2, 2.2, "complex"), (0.2, 2.2, "complex"),
 )  # fmt: skip
-"""Range and sign of each symbol's value at each point."""
-_STEPS = ((1, 9, "positive"), (1, 9, "mixed"), (1, 9, "mixed"))
-"""Integer points, because step functions that agree everywhere else may differ there."""
+"""The range and the sign of each symbol's value at each point."""
+_INTEGER_RANGES = ((1, 9, "positive"), (1, 9, "mixed"), (1, 9, "mixed"))
+"""The ranges of integer points, because step functions that agree everywhere else may differ there."""
 
 
 class OutOfTime(BaseException):
     """The CPU time is exceeded. Not an `Exception`, because math-verify suppresses those."""
 
 
-def _out_of_time(_signal: int, _frame: FrameType | None) -> None:
+def _raise_out_of_time(_signal: int, _frame: FrameType | None) -> None:
     raise OutOfTime
 
 
-def _expressions(text: str) -> list[Any]:
+def _parse_expressions(text: str) -> list[Any]:
     from latex2sympy2_extended.math_normalization import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
@@ -74,57 +74,58 @@ def _expressions(text: str) -> list[Any]:
     )
 
 
-def equal(gold: str, answer: str, bounds: Any = ()) -> str:
-    """Return `1` if the two are equal, `0` if they differ or neither points nor a proof decide, `?` if unreadable."""
+def compare(gold: str, answer: str, bounds: Any = ()) -> str:
+    """Return `1` if the two are equal, `0` if they differ or neither points nor a proof decide, `?` if one is
+    unreadable."""
     from sympy import Expr
     from sympy.core.relational import Relational
 
-    left, right, domain = _expressions(gold), _expressions(answer), _domain(bounds)
+    left, right, domain = _parse_expressions(gold), _parse_expressions(answer), _parse_bounds(bounds)
     if not left or not right:
         return "?"
     a, b = left[0], right[0]
     if _is_too_large(a) or _is_too_large(b):
         return "0"
     if isinstance(a, Relational) and isinstance(b, Relational):
-        return "1" if _same_relation(a, b, domain) else "0"
+        return "1" if _is_same_relation(a, b, domain) else "0"
     if not isinstance(a, Expr) or not isinstance(b, Expr):
-        return "1" if not _is_undefined(a) and _verified(left, right) else "0"
+        return "1" if not _is_undefined(a) and _is_verified(left, right) else "0"
     if _is_infinite(a) or _is_infinite(b):
         return "1" if a == b and not _is_undefined(a) else "0"
-    if (verdict := _compared(_prepared(a), _prepared(b), domain)) == "close":
+    if (verdict := _compare_expressions(_prepare(a), _prepare(b), domain)) == "close":
         # A decimal with enough places equals the value that it rounds.
-        return "1" if "." in gold + answer and _verified(left, right) else "0"
+        return "1" if "." in gold + answer and _is_verified(left, right) else "0"
     return "1" if verdict == "same" else "0"
 
 
-def _domain(bounds: Any) -> Domain:
+def _parse_bounds(bounds: Any) -> Domain:
     """Return the bounds by the names that math-verify gives to the symbols."""
     domain: Domain = {}
     for text, low, high in bounds:
-        for symbol in _expressions(text)[:1]:
+        for symbol in _parse_expressions(text)[:1]:
             domain[str(symbol)] = (Fraction(low) if low else None, Fraction(high) if high else None)
     return domain
 
 
-def _verified(left: Any, right: Any) -> bool:
+def _is_verified(left: Any, right: Any) -> bool:
     """Return math-verify's verdict for sets, matrices, and decimals rounded to six places."""
     from math_verify import verify
 
-    return bool(verify(left, right, timeout_seconds=None)) and _as_close(left[0], right[0])
+    return bool(verify(left, right, timeout_seconds=None)) and _is_relatively_close(left[0], right[0])
 
 
-def _as_close(left: Any, right: Any) -> bool:
+def _is_relatively_close(left: Any, right: Any) -> bool:
     """Compare small numbers relatively, because math-verify rounds to six places and would accept them as equal."""
     if not all(getattr(value, "is_number", False) for value in (left, right)):
         return True
     a, b = complex(left.evalf(15)), complex(right.evalf(15))
-    return abs(a - b) <= CLOSE * max(abs(a), abs(b))
+    return abs(a - b) <= MAX_ROUNDING_DIFFERENCE * max(abs(a), abs(b))
 
 
 # ── expressions ──────────────────────────────────────────────────────────────
 
 
-def _prepared(expression: Any) -> Any:
+def _prepare(expression: Any) -> Any:
     """Convert decimals to fractions, evaluate sums and integrals,
     read `i` as the imaginary unit, and identify symbols by name only.
     """
@@ -143,7 +144,7 @@ def _is_too_large(expression: Any) -> bool:
     """Return whether SymPy would expand a huge power when it substitutes into the expression."""
     from sympy import Float
 
-    return _digits(expression) > MOST_DIGITS and bool(expression.free_symbols or expression.atoms(Float))
+    return _count_digits(expression) > MAX_DIGITS and bool(expression.free_symbols or expression.atoms(Float))
 
 
 def _is_infinite(expression: Any) -> bool:
@@ -162,7 +163,7 @@ def _is_undefined(expression: Any) -> bool:
     return any(not set(d.variables) <= d.expr.free_symbols for d in expression.atoms(Derivative))
 
 
-def _compared(left: Any, right: Any, domain: Domain) -> str:
+def _compare_expressions(left: Any, right: Any, domain: Domain) -> str:
     """Return `same`, `close` (equal as rounded decimals) or `different`."""
     if _is_undefined(left) or _is_undefined(right):
         return "different"
@@ -171,25 +172,25 @@ def _compared(left: Any, right: Any, domain: Domain) -> str:
     if _is_infinite(left) or _is_infinite(right):
         return "different"
     names = sorted({symbol.name for side in (left, right) for symbol in side.free_symbols})
-    if not names and (monomial := _monomial(left)) is not None and monomial == _monomial(right):
+    if not names and (monomial := _factor_monomial(left)) is not None and monomial == _factor_monomial(right):
         return "same"
-    return _at_points(left, right, names, domain)
+    return _compare_at_points(left, right, names, domain)
 
 
-def _at_points(left: Any, right: Any, names: list[str], domain: Domain) -> str:
+def _compare_at_points(left: Any, right: Any, names: list[str], domain: Domain) -> str:
     compared, close = 0, False
-    for at in _points(names, left, right, domain):
-        verdict = _at(left, right, at)
+    for at in _generate_points(names, left, right, domain):
+        verdict = _compare_at_point(left, right, at)
         if verdict == "different":
             return verdict
         compared += verdict != "unknown"
         close = close or verdict == "close"
     if compared < (2 if names else 1):
-        return "same" if _proven(left, right) else "different"
+        return "same" if _is_proven_equal(left, right) else "different"
     return "close" if close else "same"
 
 
-def _points(names: list[str], left: Any, right: Any, domain: Domain) -> Iterator[dict[str, Any]]:
+def _generate_points(names: list[str], left: Any, right: Any, domain: Domain) -> Iterator[dict[str, Any]]:
     """Return seeded values of the symbols, independent of each other; one empty point if there are no symbols."""
     from sympy import Abs, Max, Min, Rational, ceiling, floor, sign
 
@@ -198,32 +199,32 @@ def _points(names: list[str], left: Any, right: Any, domain: Domain) -> Iterator
         return
     # Answers with roots, logarithms or absolute values refer to real unknowns.
     is_complex = _is_meromorphic(left) and _is_meromorphic(right) and not domain
-    styles = _STYLES if is_complex else _STYLES[:5]
+    styles = _VALUE_RANGES if is_complex else _VALUE_RANGES[:5]
     for index, style in enumerate(styles):
-        yield {name: _value_of(f"{index}/{name}", *style, within=_within(name, domain)) for name in names}
+        yield {name: _draw_value(f"{index}/{name}", *style, within=_find_bounds(name, domain)) for name in names}
     if any(side.has(Abs, Max, Min, floor, ceiling, sign) for side in (left, right)):
         # The two may agree up to a number that they contain, and differ beyond it.
         numbers = {number for side in (left, right) for number in side.atoms(Rational)}
         largest = 2 * max([Fraction(1), *(abs(Fraction(int(number.p), int(number.q))) for number in numbers)])
         for index, kind in enumerate(("negative", "positive", "mixed", "mixed")):
             yield {
-                name: _value_of(f"far {index}/{name}", largest / 2, largest, kind, within=_within(name, domain))
+                name: _draw_value(f"far {index}/{name}", largest / 2, largest, kind, within=_find_bounds(name, domain))
                 for name in names
             }
     if any(side.has(floor, ceiling, sign) for side in (left, right)):
-        for index, (low, high, kind) in enumerate(_STEPS):
+        for index, (low, high, kind) in enumerate(_INTEGER_RANGES):
             for part in (1, 2):
                 yield {
-                    name: _value_of(f"step {index}/{name}", low, high, kind, part, _within(name, domain))
+                    name: _draw_value(f"step {index}/{name}", low, high, kind, part, _find_bounds(name, domain))
                     for name in names
                 }
 
 
-def _within(name: str, domain: Domain) -> tuple[Fraction | None, Fraction | None]:
+def _find_bounds(name: str, domain: Domain) -> tuple[Fraction | None, Fraction | None]:
     return domain.get(name.rstrip("'"), (None, None))
 
 
-def _value_of(
+def _draw_value(
     key: str,
     low: float | Fraction,
     high: float | Fraction,
@@ -275,30 +276,36 @@ def _is_meromorphic(expression: Any) -> bool:
 # ── one point ────────────────────────────────────────────────────────────────
 
 
-def _at(left: Any, right: Any, at: dict[str, Any]) -> str:
+def _compare_at_point(left: Any, right: Any, at: dict[str, Any]) -> str:
     """Return `same`, `close`, `different`, or `unknown` if either has no finite value or too large a value."""
-    exact = (_exact(left, at), _exact(right, at))
+    exact = (_evaluate_exactly(left, at), _evaluate_exactly(right, at))
     if exact[0] is not None and exact[1] is not None:
         difference, size = abs(exact[0] - exact[1]), max(abs(exact[0]), abs(exact[1]))
-        return "same" if not difference else "close" if difference <= Fraction(CLOSE) * size else "different"
-    digits = DIGITS + int(_digits(left) + _digits(right))
+        return (
+            "same"
+            if not difference
+            else "close"
+            if difference <= Fraction(MAX_ROUNDING_DIFFERENCE) * size
+            else "different"
+        )
+    digits = DIGITS + int(_count_digits(left) + _count_digits(right))
     for _ in range(2):
-        if digits > MOST_DIGITS:
+        if digits > MAX_DIGITS:
             return "unknown"
-        a, b = _numeric(left, at, digits), _numeric(right, at, digits)
+        a, b = _evaluate_numerically(left, at, digits), _evaluate_numerically(right, at, digits)
         if a is None or b is None:
             return "unknown"
         size = max(abs(a), abs(b))
-        if abs(a - b) > size * _tenth(digits - MARGIN):
-            return "close" if abs(a - b) <= size * CLOSE else "different"
+        if abs(a - b) > size * _negative_power_of_ten(digits - GUARD_DIGITS):
+            return "close" if abs(a - b) <= size * MAX_ROUNDING_DIFFERENCE else "different"
         # A small term beside a large one needs the large one's digits; a single number costs little to verify.
-        if at and size < 10**MARGIN:
+        if at and size < 10**GUARD_DIGITS:
             return "same"
         digits += int(_log10(size)) + 1 if at else CONSTANT_DIGITS
     return "same"
 
 
-def _exact(expression: Any, at: dict[str, Any]) -> Fraction | None:
+def _evaluate_exactly(expression: Any, at: dict[str, Any]) -> Fraction | None:
     """Return the value of a rational expression; None if the expression is not rational, undefined or too large."""
     from sympy import Add, Mul, Pow, Rational, Symbol
 
@@ -308,27 +315,27 @@ def _exact(expression: Any, at: dict[str, Any]) -> Fraction | None:
         return Fraction(int(expression.p), int(expression.q))
     if isinstance(expression, Pow):
         base, exponent = expression.args
-        value = _exact(base, at) if exponent.is_Integer else None
+        value = _evaluate_exactly(base, at) if exponent.is_Integer else None
         power = int(exponent) if value is not None else 0
-        if value is None or (not value and power <= 0) or abs(power) * _bits(value) > MOST_BITS:
+        if value is None or (not value and power <= 0) or abs(power) * _count_bits(value) > MAX_BITS:
             return None
         return value**power
     if not isinstance(expression, (Add, Mul)):
         return None
     total = Fraction(0 if isinstance(expression, Add) else 1)
     for argument in expression.args:
-        value = _exact(argument, at)
-        if value is None or _bits(value) + _bits(total) > MOST_BITS:
+        value = _evaluate_exactly(argument, at)
+        if value is None or _count_bits(value) + _count_bits(total) > MAX_BITS:
             return None
         total = total + value if isinstance(expression, Add) else total * value
     return total
 
 
-def _bits(value: Fraction) -> int:
+def _count_bits(value: Fraction) -> int:
     return value.numerator.bit_length() + value.denominator.bit_length()
 
 
-def _numeric(expression: Any, at: dict[str, Any], digits: int) -> Any:
+def _evaluate_numerically(expression: Any, at: dict[str, Any], digits: int) -> Any:
     """Return the value as an mpmath number with `digits` digits; None if there is no finite value."""
     import mpmath
     from sympy import Float, Symbol
@@ -345,14 +352,14 @@ def _numeric(expression: Any, at: dict[str, Any], digits: int) -> Any:
         if lost and abs(part) > 10.0**-DIGITS:
             return None
         parts.append(mpmath.mpf(0) if lost else mpmath.mp.make_mpf(part._mpf_))
-    with mpmath.workdps(digits + MARGIN):
+    with mpmath.workdps(digits + GUARD_DIGITS):
         return mpmath.mpc(*parts)
 
 
 # ── what is proven ───────────────────────────────────────────────────────────
 
 
-def _monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
+def _factor_monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
     """Return the sign and prime powers of a product of powers of rational numbers, without multiplying them out."""
     from sympy import Mul, Pow, Rational, factorint
 
@@ -365,7 +372,7 @@ def _monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
             powers[prime] = powers.get(prime, Fraction(0)) - power
         return (1 if top > 0 else -1), powers
     if isinstance(expression, Pow) and isinstance(expression.exp, Rational):
-        if (base := _monomial(expression.base)) is None or (base[0] < 0 and not expression.exp.is_Integer):
+        if (base := _factor_monomial(expression.base)) is None or (base[0] < 0 and not expression.exp.is_Integer):
             return None
         exponent = Fraction(int(expression.exp.p), int(expression.exp.q))
         sign = -1 if base[0] < 0 and exponent.numerator % 2 else 1
@@ -374,7 +381,7 @@ def _monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
         return None
     sign, product = 1, dict[int, Fraction]()
     for argument in expression.args:
-        if (factor := _monomial(argument)) is None:
+        if (factor := _factor_monomial(argument)) is None:
             return None
         sign *= factor[0]
         for prime, power in factor[1].items():
@@ -382,7 +389,7 @@ def _monomial(expression: Any) -> tuple[int, dict[int, Fraction]] | None:
     return sign, {prime: power for prime, power in product.items() if power}
 
 
-def _digits(expression: Any) -> float:
+def _count_digits(expression: Any) -> float:
     """Return the number of decimal digits of the numbers and powers in an expression, without evaluating them."""
     from sympy import Integer, Pow, Rational, factorial, preorder_traversal
 
@@ -391,13 +398,13 @@ def _digits(expression: Any) -> float:
         if isinstance(node, Rational):
             total += _log10(max(abs(node.p), node.q))
         elif isinstance(node, Pow) and node.exp.is_number:
-            total += abs(float(node.exp.evalf(15))) * _digits(node.base)
+            total += abs(float(node.exp.evalf(15))) * _count_digits(node.base)
         elif isinstance(node, factorial) and isinstance(node.args[0], Integer):
             total += math.lgamma(min(float(node.args[0]), 1e9) + 1) / math.log(10) if node.args[0] > 0 else 0
     return total
 
 
-def _tenth(power: int) -> Any:
+def _negative_power_of_ten(power: int) -> Any:
     import mpmath
 
     return mpmath.mpf(10) ** -power
@@ -409,11 +416,11 @@ def _log10(number: Any) -> float:
     return float(mpmath.log10(number)) if number else 0.0
 
 
-def _proven(left: Any, right: Any) -> bool:
+def _is_proven_equal(left: Any, right: Any) -> bool:
     """Return whether SymPy simplifies the difference to zero; not attempted if SymPy would evaluate a huge number."""
     from sympy import simplify
 
-    if _digits(left) + _digits(right) > MOST_DIGITS:
+    if _count_digits(left) + _count_digits(right) > MAX_DIGITS:
         return False
     return bool(simplify(left - right) == 0)
 
@@ -421,29 +428,29 @@ def _proven(left: Any, right: Any) -> bool:
 # ── equations and inequalities ───────────────────────────────────────────────
 
 
-def _same_relation(left: Any, right: Any, domain: Domain) -> bool:
+def _is_same_relation(left: Any, right: Any, domain: Domain) -> bool:
     """Return whether one relation is a constant multiple of the other; the constant is positive for inequalities."""
     from sympy import Eq, Ne
 
     symmetric = isinstance(left, (Eq, Ne))
-    if _kind(left) != _kind(right):
+    if _normalize_relation(left) != _normalize_relation(right):
         return False
-    a, b = _as_zero(left), _as_zero(right)
+    a, b = _subtract_sides(left), _subtract_sides(right)
     if _is_undefined(a) or _is_undefined(b):
         return False
     if symmetric and (whole := (_numerator(a), _numerator(b)))[0] is not None and whole[1] is not None:
         a, b = whole
-    return _proportional(a, b, domain) and (symmetric or _same_sign(a, b, domain))
+    return _is_proportional(a, b, domain) and (symmetric or _has_same_sign(a, b, domain))
 
 
-def _kind(relation: Any) -> str:
+def _normalize_relation(relation: Any) -> str:
     turned = {"<": ">", "<=": ">="}
     return turned.get(relation.rel_op, str(relation.rel_op))
 
 
-def _as_zero(relation: Any) -> Any:
+def _subtract_sides(relation: Any) -> Any:
     """Return the expression that the relation states to be zero or positive."""
-    difference = _prepared(relation.lhs) - _prepared(relation.rhs)
+    difference = _prepare(relation.lhs) - _prepare(relation.rhs)
     return -difference if relation.rel_op in ("<", "<=") else difference
 
 
@@ -458,7 +465,7 @@ def _numerator(expression: Any) -> Any:
     return top if bottom.is_number or gcd(top, bottom).is_number else None
 
 
-def _proportional(left: Any, right: Any, domain: Domain) -> bool:
+def _is_proportional(left: Any, right: Any, domain: Domain) -> bool:
     """Return whether `left / right` is the same at any two points, and neither is zero everywhere."""
     from sympy import Integer, Symbol
 
@@ -466,15 +473,15 @@ def _proportional(left: Any, right: Any, domain: Domain) -> bool:
         return False
     elsewhere = {symbol: Symbol(f"{symbol.name}'") for symbol in left.free_symbols}
     other_left, other_right = left.xreplace(elsewhere), right.xreplace(elsewhere)
-    if any(_compared(side, Integer(0), domain) != "different" for side in (left, right)):
+    if any(_compare_expressions(side, Integer(0), domain) != "different" for side in (left, right)):
         return False
-    return _compared(left * other_right, right * other_left, domain) == "same"
+    return _compare_expressions(left * other_right, right * other_left, domain) == "same"
 
 
-def _same_sign(left: Any, right: Any, domain: Domain) -> bool:
+def _has_same_sign(left: Any, right: Any, domain: Domain) -> bool:
     names = sorted(symbol.name for symbol in left.free_symbols)
-    for at in _points(names, left, right, domain):
-        a, b = _numeric(left, at, DIGITS), _numeric(right, at, DIGITS)
+    for at in _generate_points(names, left, right, domain):
+        a, b = _evaluate_numerically(left, at, DIGITS), _evaluate_numerically(right, at, DIGITS)
         if a and b:
             return bool((a / b).real > 0)
     return False
@@ -483,7 +490,7 @@ def _same_sign(left: Any, right: Any, domain: Domain) -> bool:
 def main() -> None:
     logging.disable(logging.CRITICAL)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    signal.signal(signal.SIGVTALRM, _out_of_time)
+    signal.signal(signal.SIGVTALRM, _raise_out_of_time)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("sympy", "math_verify"):  # a slow machine's import is no part of a comparison's CPU time
         importlib.import_module(name)
@@ -494,7 +501,7 @@ def main() -> None:
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S)
             try:
-                verdict = equal(gold, answer, bounds)
+                verdict = compare(gold, answer, bounds)
             finally:
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         except Exception as error:  # noqa: BLE001 (SymPy's are of every kind; each means "cannot tell")

@@ -112,7 +112,7 @@ _WORDS = (
 
 
 @lru_cache(maxsize=1)
-def _table() -> dict[str, Unit]:
+def _unit_table() -> dict[str, Unit]:
     """Return every spelling, including prefixed and plural ones; words in lower case, symbols unchanged."""
     table: dict[str, Unit] = {}
     for spellings, factor, bases, prefixed in _DERIVED.values():
@@ -143,7 +143,7 @@ def _table() -> dict[str, Unit]:
 
 
 def _lookup(word: str) -> Unit | None:
-    table = _table()
+    table = _unit_table()
     if word in table:
         return table[word]
     lower = word.lower()
@@ -152,7 +152,7 @@ def _lookup(word: str) -> Unit | None:
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Unit | None:
+def parse_unit(text: str) -> Unit | None:
     """Return the unit that `text` spells; None if any part is unknown, or if it is empty or long."""
     text = text.strip().strip(".").strip()
     if not text or len(text) > 80 or _DANGLING.search(text) or text.count("(") != text.count(")"):
@@ -160,7 +160,7 @@ def parse(text: str) -> Unit | None:
     for pattern, replacement in _WORDS:
         text = pattern.sub(replacement, text)
     if text == "percentage-point":
-        return _table()[text]
+        return _unit_table()[text]
     factor, sign, position, known = Fraction(1), 1, 0, False
     bases: dict[str, int] = {}
     while position < len(text):
@@ -181,13 +181,13 @@ def parse(text: str) -> Unit | None:
     return Unit(factor, tuple(sorted((b, p) for b, p in bases.items() if p))) if known else None
 
 
-def longest(text: str) -> str:
+def find_leading_unit(text: str) -> str:
     """Return the longest beginning of `text` that is a unit: "years" for "years of age"; "" if there is none."""
     words = re.split(r"[,;(]", text)[0].split()
     for count in range(min(len(words), 6), 0, -1):
         head = " ".join(words[:count]).rstrip(".")
         # In "5 a day", "3 in total" and "5 km in all" a short word before other words is not a unit; "in" is not inch.
         is_whole = count == len(words) or (words[count - 1] != "in" and (len(head) > 2 or not head.isalpha()))
-        if is_whole and parse(head) is not None:
+        if is_whole and parse_unit(head) is not None:
             return head
     return ""

@@ -1,7 +1,8 @@
-"""Verdicts of programs in the store, so that no program runs twice.
+"""The stored verdicts on programs, so that no program runs twice.
 
-What a verdict depends on is in its key: the grader's version (`ops.grading.version`), the isolation, the tests and the
-program. A stored verdict has a score and a reason; it never has a program, a question, or any text about hidden tests.
+Everything that a verdict depends on is in its key: the grader's version (`ops.grading.version`), the isolation, the
+tests and the program. A stored verdict has a score and a reason; it never has a program, a question, or any text about
+hidden tests.
 """
 
 from __future__ import annotations
@@ -15,49 +16,51 @@ from typing import Any, cast
 
 from ops.core.problem import CodeTest, FailedTest, Grade, HiddenTests, Problem, TestKind
 from ops.grading.grader import GRADERS, MAX_CHARACTERS, is_final
-from ops.grading.isolation import accepted_wall, libraries
+from ops.grading.isolation import choose_isolation, program_libraries
 from ops.grading.version import grader_version
 from ops.store import Computed, Kind, ValueStore, open_backend
 
 WITHHELD = "it failed before, and no text about hidden tests is kept"
 
 
-def is_stored(problem: Problem, answer: str) -> bool:
-    """Return whether the verdict on this answer takes a process, so that it is stored."""
-    return GRADERS[problem.grader].runs and bool(answer.strip()) and len(answer) <= MAX_CHARACTERS
+def is_storable(problem: Problem, answer: str) -> bool:
+    """Return whether a verdict on this answer takes a process, so that it is stored."""
+    return GRADERS[problem.grader].runs_programs and bool(answer.strip()) and len(answer) <= MAX_CHARACTERS
 
 
 class VerdictStore:
     """The stored verdicts of a workspace, for any number of processes and threads.
 
-    One of them at a time judges a program. An entry that is damaged or not a verdict counts as missing, and the next
-    verdict replaces it. Raises the errors of `ValueStore`, and `ConfigError` as a run does.
+    Only one of them at a time grades a program. An entry that is damaged or not a verdict counts as missing, and the
+    next verdict replaces it. Raises the errors of `ValueStore`, and `ConfigError` as a run does.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._store = ValueStore(open_backend(folder), Kind.VERDICT, _grade)
+        self._store = ValueStore(open_backend(folder), Kind.VERDICT, _decode_verdict)
 
     def get(self, problem: Problem, program: str) -> Grade | None:
         """Return the stored verdict on this program; None if there is none."""
-        key = _key(problem, program)
+        key = _verdict_key(problem, program)
         verdict = self._store.get([key]).get(key)
         return None if verdict is None else verdict._replace(extracted=program)
 
-    def judged(self, problem: Problem, program: str, judge: Callable[[], Grade]) -> Grade:
+    def get_or_compute(self, problem: Problem, program: str, judge: Callable[[], Grade]) -> Grade:
         """Return the stored verdict on this program, or that of `judge`, which is stored if it is final
         (`grader.is_final`)."""
 
         def compute(keys: list[str]) -> Mapping[str, Computed[Grade]]:
             verdict = judge()
-            return {key: Computed(verdict, _json(problem, verdict) if is_final(verdict) else None) for key in keys}
+            return {
+                key: Computed(verdict, _encode_verdict(problem, verdict) if is_final(verdict) else None) for key in keys
+            }
 
-        key = _key(problem, program)
+        key = _verdict_key(problem, program)
         verdict = self._store.computed([key], compute)[key]
         return verdict if verdict.extracted else verdict._replace(extracted=program)
 
-    def keep(self, problem: Problem, program: str, verdict: Grade) -> None:
+    def put(self, problem: Problem, program: str, verdict: Grade) -> None:
         """Store a verdict that is the same on any machine, in place of an earlier one."""
-        self._store.put({_key(problem, program): _json(problem, verdict)})
+        self._store.put({_verdict_key(problem, program): _encode_verdict(problem, verdict)})
 
     def close(self) -> None:
         """Close this process's connection; the next use opens a new one."""
@@ -67,8 +70,8 @@ class VerdictStore:
 # ── keys ─────────────────────────────────────────────────────────────────────
 
 
-def _key(problem: Problem, program: str) -> str:
-    parts = (grader_version(problem.grader, libraries(problem.benchmark)), accepted_wall())
+def _verdict_key(problem: Problem, program: str) -> str:
+    parts = (grader_version(problem.grader, program_libraries(problem.benchmark)), choose_isolation())
     own = problem.as_row() if problem.grading else None  # a function sees the problem
     return _digest([*parts, _tests_key(problem.tests, problem.hidden), own, program])
 
@@ -85,7 +88,7 @@ def _digest(parts: Any) -> str:
 # ── rows ─────────────────────────────────────────────────────────────────────
 
 
-def _json(problem: Problem, verdict: Grade) -> Any:
+def _encode_verdict(problem: Problem, verdict: Grade) -> Any:
     reason, failed = verdict.reason, verdict.failed
     if not verdict.correct and (problem.hidden or any(test.hidden for test in problem.tests)):
         reason = WITHHELD
@@ -95,7 +98,7 @@ def _json(problem: Problem, verdict: Grade) -> Any:
     return [verdict.score, reason, failed]
 
 
-def _grade(value: Any) -> Grade | None:
+def _decode_verdict(value: Any) -> Grade | None:
     """Return the verdict of a stored value, without the program; None for a value that is no verdict."""
     match value:
         case [float(score), str(reason), None] if 0 <= score <= 1:

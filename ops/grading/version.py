@@ -18,11 +18,11 @@ from ops.core.code_version import hash_of, python_version, read_module, syntax_v
 from ops.grading.grader import GRADERS
 from ops.grading.isolation import Libraries
 
-CALLERS = ("ops.grading", "ops.grading.answer_clusters", "ops.workflow.judging")
-"""Modules that call any grader. They are in every version themselves; the stores and clients that they import only
+CALLING_MODULES = ("ops.grading", "ops.grading.answer_clusters", "ops.workflow.judging")
+"""The modules that call any grader. They are in every version themselves; the stores and clients that they import only
 decide how often and where a grader runs."""
-NOT_DECIDING = frozenset({"psutil"})
-"""Libraries of which no verdict depends: processes and memory."""
+IGNORED_LIBRARIES = frozenset({"psutil"})
+"""Libraries on which no verdict depends: they concern processes and memory."""
 
 _PACKAGES = ("ops.grading", "ops.grading.graders", "ops.grading.harness")
 """Packages in which a string with a module's name is a reference: their modules also run in other processes."""
@@ -34,57 +34,61 @@ def grader_version(grader: str, programs: Libraries | None = None) -> str:
     """Return the version of the grader of that name, as 16 hex digits.
 
     `programs` are the libraries that a program can import. They count for graders that run programs, and are ignored
-    for others. Takes a few tenths of a second for the first call in a process, and then nothing.
+    for others. The first call in a process takes a few tenths of a second; later ones take no time.
     """
-    if programs is None or not GRADERS[grader].runs:
-        return code_and_libraries(grader)
-    return hash_of([code_and_libraries(grader), sys.version, installed(programs)])
+    if programs is None or not GRADERS[grader].runs_programs:
+        return hash_code_and_libraries(grader)
+    return hash_of([hash_code_and_libraries(grader), sys.version, hash_installed_libraries(programs)])
 
 
 @lru_cache
-def code_and_libraries(grader: str) -> str:
+def hash_code_and_libraries(grader: str) -> str:
     """Return a hash of a grader's code and of the versions of its libraries."""
-    modules = modules_of(grader)
-    return hash_of([syntax_version(modules), python_version(), _versions(libraries_of(modules))])
+    modules = list_grader_modules(grader)
+    return hash_of(
+        [syntax_version(modules), python_version(), _list_distribution_versions(list_imported_packages(modules))]
+    )
 
 
 @lru_cache
-def modules_of(grader: str) -> tuple[str, ...]:
+def list_grader_modules(grader: str) -> tuple[str, ...]:
     """Return the names of the modules whose code is in a grader's version, sorted.
 
-    These are the grader's module, `CALLERS`, and every module that the grader's module refers to, directly or by
-    another one: by an import anywhere in it, or in a module of `ops.grading` also by a string that is a module's dotted
-    name, the beginning of the names of a package's modules, or the name of a script beside it.
+    These are the grader's module, `CALLING_MODULES`, and every module that the grader's module refers to, directly or
+    through another one: by an import anywhere in it, or in a module of `ops.grading` also by a string that is a
+    module's dotted name, the beginning of the names of a package's modules, or the name of a script beside it.
     """
     found = used_modules([f"ops.grading.graders.{grader}"], named_in=_PACKAGES)
-    return tuple(sorted({*found, *CALLERS}))
+    return tuple(sorted({*found, *CALLING_MODULES}))
 
 
-def libraries_of(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages outside of `ops` and of the standard library that these modules import, except `CALLERS`;
-    sorted."""
-    own = [module for module in modules if module not in CALLERS]
+def list_imported_packages(modules: Iterable[str]) -> tuple[str, ...]:
+    """Return the packages outside of `ops` and of the standard library that these modules import, sorted.
+
+    The imports of `CALLING_MODULES` are left out.
+    """
+    own = [module for module in modules if module not in CALLING_MODULES]
     tops = {name.partition(".")[0] for module in own for name in read_module(module).imported}
-    return tuple(sorted(tops - {"ops"} - NOT_DECIDING - sys.stdlib_module_names))
+    return tuple(sorted(tops - {"ops"} - IGNORED_LIBRARIES - sys.stdlib_module_names))
 
 
 @lru_cache(maxsize=8)
-def installed(chosen: Libraries) -> str:
+def hash_installed_libraries(libraries: Libraries) -> str:
     """Return a hash of the names and versions of the libraries that a program can import."""
-    folders = [Path(folder) for folder in chosen.folders]
+    folders = [Path(folder) for folder in libraries.folders]
     names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
     return hash_of(sorted(names - {"__pycache__"}))
 
 
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return distribution → version for these packages and everything that they require; of one that is not installed,
-    an empty version."""
+def _list_distribution_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return distribution → version for these packages and everything that they require; "" for one that is not
+    installed."""
     from importlib import metadata  # imported here, because few commands need a version
 
     found, waiting = dict[str, str](), [(name, frozenset[str]()) for name in packages]
     while waiting:
         name, extras = waiting.pop()
-        key = _normal(name)
+        key = _normalize_name(name)
         try:
             version, required = metadata.version(name), metadata.requires(name) or ()
         except metadata.PackageNotFoundError:
@@ -97,11 +101,13 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
             if (one := _REQUIREMENT.match(line)) is None:
                 continue
             needed = _EXTRA.search(one["marker"] or "")
-            if needed is None or _normal(needed[1]) in extras:
-                asked = frozenset(_normal(extra.strip()) for extra in (one["extras"] or "").split(",") if extra.strip())
+            if needed is None or _normalize_name(needed[1]) in extras:
+                asked = frozenset(
+                    _normalize_name(extra.strip()) for extra in (one["extras"] or "").split(",") if extra.strip()
+                )
                 waiting.append((one["name"], asked))
     return dict(sorted(found.items()))
 
 
-def _normal(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,10 +1,12 @@
-"""The one estimator of worker calls: how many tokens a call takes, what it costs, and how long the calls take.
+"""The only estimator of worker calls: how many tokens a call takes, what it costs, and how long the calls take.
 
 The expected tokens of a call come from the first of these sources that exists: the worker's measured mean on the
 benchmark; the worker's measured mean over all benchmarks; the mean answer of the pool's other workers of the same kind;
-an assumed answer length (`assume_answer_tokens`). If the prompts are known (`PlannedCall`), the high end of a range is
-what the client reserves: every answer takes `max_tokens`. If only the number of calls is known
-(`CallEstimator.estimate_answer`), the high end for an unmeasured worker is twice the expected answer length.
+an assumed answer length (`assume_answer_tokens`).
+
+If the prompts are known (`PlannedCall`), the high end of a range is what the client reserves, which assumes that every
+answer takes `max_tokens`. If only the number of calls is known (`CallEstimator.estimate_answer`), the high end for an
+unmeasured worker is twice the expected answer length.
 """
 
 from __future__ import annotations
@@ -25,75 +27,89 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import MeanUsage, Usage
 from ops.grading import GRADERS
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.providers import is_remote, most_tokens, price_of
 from ops.workflow.judging import build_judge_request
 
 CHARACTERS_PER_TOKEN = 4.0
-"""Approximate ratio in English text, used for workers without measured token counts."""
+"""The approximate number of characters per token in English text. It is used for workers without measured token
+counts."""
 TOOL_ANSWER_TOKENS = 19.0
 """Tokens of a tool's answer (a value, a formula or a short program): the mean of the quickstart's 10,800 answers."""
 VERDICT = "verdict"
-"""In place of a grader: the call asks a judge for its verdict."""
+"""The name that stands in place of a grader's name for a call that asks a judge for its verdict."""
 ANSWER_TOKENS = {"choice": 300.0, VERDICT: 12.0}
-"""Tokens of a language model's answer to one question, by grader; `OTHER_ANSWER_TOKENS` for every other grader.
+"""Tokens of a language model's answer to one question, by grader. Graders that are not listed have
+`OTHER_ANSWER_TOKENS`.
 
-Derived from arXiv:2512.04388, constrained workers. A router that calls one worker once takes 840 tokens per question,
-prompt included, averaged over the four training tasks: about 700 for the answer. A workflow takes 735 tokens on MMLU
-and 1,820 on average, so an MMLU answer takes about 0.4 × 700, and the other answers take (4 × 700 - 300) / 3.
+The figures are derived from arXiv:2512.04388, constrained workers. A router that calls one worker once takes 840 tokens
+per question, prompt included, averaged over the four training tasks, of which about 700 are the answer. A workflow
+takes 735 tokens on MMLU and 1,820 on average, so an MMLU answer takes about 0.4 × 700 tokens, and the other answers
+take (4 × 700 - 300) / 3.
 """
 OTHER_ANSWER_TOKENS = 830.0
+"""Tokens of a language model's answer to one question, for graders that `ANSWER_TOKENS` does not list."""
 THINKING_TOKENS = 2000.0
-"""Reasoning tokens before the answer, for a worker without a stated limit: an assumption until responses exist."""
+"""Reasoning tokens before the answer of a worker without a stated limit. The figure is an assumption that measurements
+replace."""
 EFFORT_TOKENS = {"none": 0.0, "minimal": 0.0, "low": THINKING_TOKENS / 5}
-"""The same by a stated `reasoning_effort`; `THINKING_TOKENS` for every other effort."""
+"""Reasoning tokens before the answer, by the worker's `reasoning_effort`. Other efforts have `THINKING_TOKENS`."""
 SUBTASK_TOKENS = 25
-"""Tokens of a subtask (one or two sentences). Its own worker and every later step that sees it read it."""
+"""Tokens of a subtask (one or two sentences). The step's own worker reads it, and so does every later step that sees
+the step."""
 FORMAT_TOKENS = 20
 """Tokens of the instruction on the answer format that follows the question."""
 JUDGE_PROMPT_TOKENS = 250.0
-"""Tokens of the instructions to a judge with a rubric of a few sentences: an assumption."""
+"""Assumed tokens of the instructions to a judge, with a rubric of a few sentences."""
 WORKFLOW_TOKENS = 300.0
-"""Tokens of a workflow that a prompted worker writes, with the few sentences before it: an assumption."""
+"""Assumed tokens of a workflow that a prompted worker writes, with the few sentences before it."""
 TOKENS_PER_SECOND = (100.0, 50.0, 25.0)
-"""Tokens per second of an unmeasured language model: fast, expected, slow."""
+"""Tokens per second that an unmeasured language model generates, if it is fast, of the expected speed, or slow."""
 FIRST_TOKEN_S = 1.0
+"""Assumed seconds until an unmeasured language model gives its first token."""
 CALL_CPU_S = 0.005
-"""CPU seconds of a call over a network, nearly all of them LiteLLM's (`make bench`). One process uses one core."""
+"""CPU seconds that this process needs for one call over a network, measured by `make bench`. LiteLLM takes nearly all
+of them. One process uses one core."""
 _PURPOSES = ("serving", "training", "evaluation", "baseline", "precache")
-"""Purposes of the ledger's calls, in ascending order of relevance to a worker that answers alone."""
+"""The purposes of the ledger's calls from which token counts are taken. A later purpose in the list replaces an earlier
+one, because its calls are more like those of a worker that answers alone."""
 
 
 class Range(NamedTuple):
-    """A figure (calls, tokens, USD, seconds) between its low and its high end."""
+    """A figure (calls, tokens, USD or seconds) with its low end, expected value and high end."""
 
     low: float
+    """The lowest plausible value."""
     expected: float
+    """The expected value."""
     high: float
+    """The highest plausible value."""
 
     def plus(self, other: Range) -> Range:
-        """Add low, expected and high ends separately."""
+        """Return the sum of two ranges, whose low ends, expected values and high ends are added separately."""
         return Range(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
     def times(self, other: Range | float) -> Range:
-        """Multiply low, expected and high ends separately."""
+        """Return the product with a number or with a range, whose low ends, expected values and high ends are
+        multiplied separately."""
         low, expected, high = other if isinstance(other, Range) else (other, other, other)
         return Range(self.low * low, self.expected * expected, self.high * high)
 
     @classmethod
     def exactly(cls, value: float) -> Range:
-        """A range whose three values equal the known `value`."""
+        """Return a range whose three values equal the known `value`."""
         return cls(value, value, value)
 
     @classmethod
     def maximum(cls, *ranges: Range) -> Range:
-        """The maximum of each end: the duration of activities that run in parallel."""
+        """Return the maximum of each end, which is the duration of activities that run in parallel."""
         return cls(*map(max, zip(*ranges, strict=True)))
 
 
 ZERO = Range.exactly(0.0)
+"""The range that is exactly 0."""
 
 
 # ── measurements ─────────────────────────────────────────────────────────────────
@@ -101,18 +117,18 @@ ZERO = Range.exactly(0.0)
 
 @dataclass(frozen=True)
 class MeasuredUsage:
-    """Measured tokens and latency of the workers' calls."""
+    """The measured mean tokens and latencies of the workers' calls."""
 
     usage: Mapping[tuple[str, str], MeanUsage] = field(default_factory=dict)
-    """(worker, benchmark) → mean usage of a call; benchmark "" is the mean over all benchmarks."""
+    """The mean usage of a call by (worker, benchmark). The benchmark "" stands for the mean over all benchmarks."""
     latency_s: Mapping[str, float] = field(default_factory=dict)
-    """Worker → mean latency in seconds."""
+    """The mean latency of each worker's calls, in seconds."""
 
     @classmethod
     def from_rows(cls, rows: Iterable[ResponseRow], ledger: Ledger | None = None) -> MeasuredUsage:
-        """Measure precached `rows` and the calls of a ledger.
+        """Compute the means of precached responses (`rows`) and of the calls in a ledger.
 
-        The ledger adds calls of other purposes and calls of response tables that were never finished.
+        The ledger adds calls of other purposes, and calls of response tables that were never finished.
         """
         usages: dict[tuple[str, str], list[Usage]] = defaultdict(list)
         seconds: dict[str, list[float]] = defaultdict(list)
@@ -129,7 +145,7 @@ class MeasuredUsage:
 
 
 def assume_answer_tokens(worker: Worker, grader: str = "") -> float:
-    """Assumed completion tokens of an unmeasured worker's answer, including its reasoning tokens."""
+    """Return the assumed completion tokens of an unmeasured worker's answer, including its reasoning tokens."""
     if "tool" in worker.tags:
         return TOOL_ANSWER_TOKENS
     answer = ANSWER_TOKENS.get(grader, OTHER_ANSWER_TOKENS)
@@ -144,16 +160,21 @@ def assume_answer_tokens(worker: Worker, grader: str = "") -> float:
 
 
 class PlannedCall(NamedTuple):
-    """A planned call with a known prompt."""
+    """A planned call to a worker, whose prompt is known."""
 
     worker: Worker
+    """The worker that is to be called."""
     benchmark: str
+    """The name of the benchmark of the problem."""
     messages: Sequence[Message]
+    """The messages of the prompt."""
     sample: int | Sample = 0
+    """Which of several answers to the same prompt is asked for."""
     grader: str = ""
-    """Grader of the answer ("choice", "math" …), which determines the assumed length; "": not graded."""
+    """The grader of the answer ("choice", "math" …), which determines the assumed length. "" means that it is not
+    graded."""
     problem: Problem | None = None
-    """The question, whose judge reads the answer."""
+    """The problem that the call answers, if a judge may have to grade the answer."""
 
     @property
     def key(self) -> str:
@@ -162,32 +183,38 @@ class PlannedCall(NamedTuple):
 
 
 def plan_precache_calls(problems: Iterable[Problem], workers: Sequence[Worker], samples: int) -> Iterator[PlannedCall]:
-    """Yield the calls of precaching: every worker answers every problem `samples` times."""
+    """Yield the calls of precaching, in which every worker answers every problem `samples` times."""
     for problem in problems:
-        messages = solo_messages(problem)
+        messages = build_solo_messages(problem)
         for worker in workers:
             for sample in range(samples):
                 yield PlannedCall(worker, problem.benchmark, messages, sample, problem.grader, problem)
 
 
 class CallEstimate(NamedTuple):
-    """Estimated tokens, price and latency of one call to a worker."""
+    """The estimated tokens, price and latency of one call to a worker."""
 
     prompt: Range
     """Tokens of the prompt."""
     answer: Range
+    """Tokens of the answer, including reasoning tokens."""
     latency_s: Range
+    """Seconds from the request to the complete answer."""
     price: Price
+    """The worker's price per token."""
     service_tier: str | None = None
-    """As the worker's requests name it."""
+    """The provider's service tier that the worker's requests name, or None if they name none."""
     parts: MeanUsage = MeanUsage()
-    """The expected parts of prompt and answer that have rates of their own."""
+    """The expected tokens of the prompt and of the answer that are billed at rates of their own, such as cached
+    tokens."""
     basis: str = ""
-    """Source of the answer's length: "measured", "alike" (answers of similar workers) or "" (assumed length)."""
+    """Where the answer's length comes from: "measured" (this worker's calls), "alike" (answers of similar workers) or
+    "" (an assumption)."""
 
     @property
     def usd(self) -> Range:
-        """The high end is the dearest way in which the provider may bill its tokens."""
+        """Return the USD of the call. The high end is the most expensive way in which the provider may bill its
+        tokens."""
         tier = self.service_tier or ""
         low, expected = (
             self.price.usd(replace(self.parts, prompt_tokens=prompt, completion_tokens=answer, service_tier=tier))
@@ -197,11 +224,12 @@ class CallEstimate(NamedTuple):
 
     @property
     def tokens(self) -> Range:
+        """Return the tokens of the prompt and the answer together."""
         return self.prompt.plus(self.answer)
 
 
 class CallEstimator:
-    """Estimate the cost and latency of calls to a pool's workers."""
+    """Estimates the tokens, cost and latency of calls to a pool's workers."""
 
     def __init__(
         self,
@@ -212,8 +240,12 @@ class CallEstimator:
         question_tokens: float = 0.0,
         judges: Mapping[str, Worker] | None = None,
     ) -> None:
-        """`measured_calls`: measurements of these workers, not of another pool's. `question_tokens`: mean tokens of a
-        question, used if the prompt is unknown. `judges`: benchmark → the judge that grades each answer to it."""
+        """Create an estimator for the workers of one pool.
+
+        `measured` holds measurements of these workers, not of another pool's. `question_tokens` is the mean number of
+        tokens of a question, which is used if the prompt is unknown. `judges` maps a benchmark to the judge that grades
+        each answer to it.
+        """
         self.judges = judges or {}
         self.workers, self._measured, self._question = workers, measured or MeasuredUsage(), question_tokens
         self._file, self._workers_by_name = pool_file, {worker.name: worker for worker in workers}
@@ -236,7 +268,7 @@ class CallEstimator:
         return self._build_estimate(worker, Range.exactly(self._question + FORMAT_TOKENS), answers, basis)
 
     def estimate_writing(self, worker: Worker, prompt: float) -> CallEstimate:
-        """Estimate a call in which `worker` writes a workflow, after a prompt of that many tokens.
+        """Estimate a call in which `worker` writes a workflow after a prompt of `prompt` tokens.
 
         Raises `ConfigError` if the worker has no price.
         """
@@ -249,7 +281,7 @@ class CallEstimator:
         return self._build_estimate(worker, Range.exactly(prompt), answers, "")
 
     def estimate_verdict(self, judge: Worker, answer: Range) -> CallEstimate:
-        """Estimate a call in which `add_judge_calls` grades an answer of that many tokens.
+        """Estimate a call in which `judge` grades an answer of `answer` tokens.
 
         Raises `ConfigError` if the judge has no price.
         """
@@ -260,7 +292,7 @@ class CallEstimator:
         )
 
     def estimate_planned(self, planned: PlannedCall) -> CallEstimate:
-        """Estimate the call of `planned`. The high end of the USD is what the client reserves.
+        """Estimate a planned call. The high end of its USD is what the client reserves before the call.
 
         Raises `ConfigError` if the worker has no price.
         """
@@ -274,7 +306,8 @@ class CallEstimator:
         return self._build_estimate(planned.worker, *most, basis, usage)
 
     def _expected_answer(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanUsage | None, float, str]:
-        """Return (mean usage of the worker's own calls or None, expected tokens of the answer, basis)."""
+        """Return the mean usage of the worker's own calls (or None), the expected tokens of the answer, and their
+        basis."""
         measured = self._measured.usage
         usage = measured.get((worker.name, benchmark)) or measured.get((worker.name, ""))
         if usage is not None:
@@ -293,6 +326,7 @@ class CallEstimator:
         return CallEstimate(prompt, answer, self._latency(worker, answer), price, worker.service_tier, parts, basis)
 
     def _latency(self, worker: Worker, answer: Range) -> Range:
+        """Return the seconds of a call whose answer has `answer` tokens."""
         if worker.latency_s is not None:
             return ZERO  # a tool's latency is negligible
         if worker.name in self._measured.latency_s:
@@ -301,7 +335,7 @@ class CallEstimator:
 
 
 def _worker_kind(worker: Worker) -> str:
-    """Kind of a worker; workers of one kind give answers of similar length."""
+    """Return the kind of a worker. Workers of one kind give answers of similar length."""
     return next((tag for tag in ("tool", "reasoning") if tag in worker.tags), "")
 
 
@@ -310,24 +344,27 @@ def _worker_kind(worker: Worker) -> str:
 
 @dataclass
 class WorkerCost:
-    """Calls to one worker, with their tokens, USD and seconds."""
+    """The calls to one worker, with their tokens, USD and seconds."""
 
     worker: Worker
+    """The worker that is called."""
     calls: Range = ZERO
-    """Calls to make and pay for."""
+    """The number of calls that are to be made and paid for."""
     tokens: Range = ZERO
+    """Tokens of these calls' prompts and answers."""
     usd: Range = ZERO
+    """USD of these calls."""
     busy_s: Range = ZERO
-    """Seconds if the calls run one at a time."""
+    """Seconds that these calls would take if they ran one at a time."""
     cached_calls: int = 0
-    """Calls with stored answers, not included in `calls`."""
+    """The number of calls whose answers are stored. They are not part of `calls`."""
     measured_calls: float = 0
-    """Number of expected calls whose tokens come from measurements of this worker."""
+    """The expected number of calls whose tokens come from measurements of this worker."""
     similar_calls: float = 0
-    """Number of expected calls whose answer length comes from other workers of the same kind."""
+    """The expected number of calls whose answer length comes from other workers of the same kind."""
 
     def add_calls(self, call: CallEstimate, calls: Range) -> None:
-        """Add `calls` calls like `estimate_answer`."""
+        """Add `calls` calls, each of which is estimated as `call`."""
         self.calls = self.calls.plus(calls)
         self.tokens = self.tokens.plus(call.tokens.times(calls))
         self.usd = self.usd.plus(call.usd.times(calls))
@@ -337,7 +374,8 @@ class WorkerCost:
 
     @property
     def waiting_s(self) -> Range:
-        """Seconds that the calls take within the worker's limits: concurrency, requests and tokens per minute."""
+        """Return the seconds that the calls take within the worker's limits: concurrency, requests and tokens per
+        minute."""
         worker, limits = self.worker, [self.busy_s.times(1 / self.worker.concurrency)]
         if worker.requests_per_minute:
             limits.append(self.calls.times(60 / worker.requests_per_minute))
@@ -347,35 +385,42 @@ class WorkerCost:
 
     @property
     def process_s(self) -> Range:
-        """CPU seconds of the process that makes the calls; those of a tool in this process are negligible."""
+        """Return the CPU seconds of the process that makes the calls. Those of a tool in this process are
+        negligible."""
         tool = self.worker.latency_s is not None or not is_remote(self.worker)
         return ZERO if tool else self.calls.times(CALL_CPU_S)
 
 
 class WorkerCosts:
-    """Calls to the workers of one or several pools."""
+    """The calls to the workers of one or several pools."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[int, str], WorkerCost] = {}
 
     def entry(self, prices: CallEstimator, worker: Worker) -> WorkerCost:
-        """The entry of `worker` in the pool of `prices`, created on first use."""
+        """Return the entry of `worker` in the pool of `prices`, which is created on first use."""
         return self._entries.setdefault((id(prices), worker.name), WorkerCost(worker))
 
     def total(self, figure: Callable[[WorkerCost], Range]) -> Range:
-        """Sum `figure` over all workers."""
+        """Return the sum of `figure` over all workers."""
         return reduce(Range.plus, map(figure, self._entries.values()), ZERO)
 
     def waiting_s(self) -> dict[str, Range]:
-        """Worker name → seconds of waiting, summed over pools because pools run one after the other."""
+        """Return the seconds of waiting for each worker by its name.
+
+        They are summed over pools, because the pools are called one after the other.
+        """
         waiting: dict[str, Range] = defaultdict(lambda: ZERO)
         for each in self._entries.values():
             waiting[each.worker.name] = waiting[each.worker.name].plus(each.waiting_s)
         return dict(waiting)
 
     def add_judge_calls(self, prices: CallEstimator, benchmark: str, answer: Range, answers: Range) -> Range:
-        """Add the calls of the benchmark's judge, if it has one, for `answers` answers like `answer`; return the USD of
-        one."""
+        """Add the calls of the benchmark's judge for `answers` answers of `answer` tokens each, and return the USD of
+        one call.
+
+        Without a judge nothing is added, and the result is 0.
+        """
         if (judge := prices.judges.get(benchmark)) is None:
             return ZERO
         call = prices.estimate_verdict(judge, answer)
@@ -383,7 +428,8 @@ class WorkerCosts:
         return call.usd
 
     def build_cost(self, name: str, what: str, *, chain_s: Range = ZERO) -> Cost:
-        """The total as a `Cost`. `chain_s`: seconds of sequential calls, which worker limits do not change."""
+        """Return the total as a `Cost`. `chain_s` is the time in seconds of calls that must wait for each other in any
+        case."""
         waiting = self.waiting_s()
         slowest = max(waiting, key=lambda worker: waiting[worker].expected, default="")
         process_s = self.total(lambda each: each.process_s)
@@ -407,51 +453,56 @@ class WorkerCosts:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost and duration of a set of calls (a stage or a whole run), without the calls whose answers are stored."""
+    """The cost and duration of a set of calls (a stage or a whole run), without the calls whose answers are stored."""
 
     name: str = ""
+    """The name of the stage."""
     calls_formula: str = ""
-    """The multiplication behind the number of calls, in words."""
+    """The multiplication from which the number of calls follows, in words."""
     calls: Range = ZERO
+    """The number of calls that are to be made."""
     tokens: Range = ZERO
     """Tokens of the workers' prompts and answers."""
     usd: Range = ZERO
+    """USD to pay, where identical calls are paid once."""
     usd_with_repeats: Range = ZERO
-    """USD of all responses, counting repeated calls each time; `usd` counts a repeated call once."""
+    """USD of all responses, where identical calls count each time."""
     worker_s: Range = ZERO
-    """Seconds of waiting for workers, within their limits."""
+    """Seconds of waiting for workers within their limits."""
     limited_by: str = ""
-    """What determines the expected waiting: a worker's limits or the length of a workflow; "": no waiting."""
+    """What determines the expected waiting: a worker's name, a workflow's length or the CPU. "" means that nothing is
+    waited for."""
     policy_s: Range | None = None
-    """Seconds of generation and policy updates; None: unknown, or nothing to do."""
+    """Seconds of generation and policy updates. None means that they are unknown, or that there is nothing to do."""
     is_conditional: bool = False
-    """Whether the stage depends on the outcome of an earlier stage."""
+    """True if the stage runs only for certain results of an earlier stage."""
     workers: Mapping[str, WorkerCost] = field(default_factory=dict, compare=False)
-    """Worker name → its part of the cost."""
+    """Each worker's part of the cost, by the worker's name."""
 
     @property
     def paid_calls(self) -> int:
-        """Expected number of paid calls."""
+        """Return the expected number of calls that are to be paid for."""
         return round(self.calls.expected)
 
     @property
     def cached_calls(self) -> int:
-        """Number of calls with stored answers."""
+        """Return the number of calls whose answers are stored."""
         return sum(each.cached_calls for each in self.workers.values())
 
     @property
     def measured_calls(self) -> int:
-        """Number of calls to make whose tokens come from measurements of the same worker."""
+        """Return the expected number of calls whose tokens come from measurements of the same worker."""
         return round(sum(each.measured_calls for each in self.workers.values()))
 
     @property
     def similar_calls(self) -> int:
-        """Number of calls to make whose answer length comes from other workers of the same kind."""
+        """Return the expected number of calls whose answer length comes from other workers of the same kind."""
         return round(sum(each.similar_calls for each in self.workers.values()))
 
     @property
     def basis(self) -> str:
-        """Describe the basis of the expected USD: the share of calls per source of token counts."""
+        """Return a text that says for which shares of the calls the token counts were measured, taken from similar
+        workers, or assumed."""
         shares = [
             (self.measured_calls, "from measured tokens"),
             (self.similar_calls, "as long as the other workers' answers"),
@@ -472,7 +523,7 @@ class Cost:
         )
 
     def to_rows(self) -> list[dict[str, str | int | float]]:
-        """A row per worker, for a table."""
+        """Return one row per worker for a table."""
         return [
             {
                 "worker": name,
@@ -487,7 +538,7 @@ class Cost:
 
 
 def add_costs(parts: Iterable[Cost], name: str = "whole run", what: str = "") -> Cost:
-    """Add the costs of `parts` that run one after another."""
+    """Return the total cost of stages that run one after another."""
     every = list(parts)
     policy = [part.policy_s for part in every if part.policy_s]
 
@@ -509,7 +560,10 @@ def add_costs(parts: Iterable[Cost], name: str = "whole run", what: str = "") ->
 def estimate_calls(
     planned: Iterable[PlannedCall], cache: ResponseCache, estimator: CallEstimator, name: str = "", what: str = ""
 ) -> Cost:
-    """Count and price the calls that the cache does not answer. Raises `ConfigError` for a worker without a price."""
+    """Return the number and cost of the planned calls that the cache does not answer, including the calls of judges.
+
+    Raises `ConfigError` for a worker without a price.
+    """
     todo, costs = list(planned), WorkerCosts()
     for ask, stored in zip(todo, find_cached_calls(todo, cache), strict=True):
         of_worker = costs.entry(estimator, ask.worker)
@@ -529,27 +583,29 @@ def estimate_calls(
 
 
 def _plan_verdicts(asks: Iterable[PlannedCall], cache: ResponseCache, prices: CallEstimator) -> Iterator[PlannedCall]:
-    """Yield the judges' calls about answers that the cache has: another rubric pays for all of them again."""
+    """Yield the judges' calls about answers that the cache has. After a change of the rubric, all of them are paid for
+    again."""
     for ask in asks:
         if ask.problem is None or ask.benchmark not in prices.judges:
             continue
         response = cache.get(ask.key)
-        if response is not None and (answer := GRADERS[ask.problem.grader].answer(ask.problem, response.text)):
+        if response is not None and (answer := GRADERS[ask.problem.grader].extract_answer(ask.problem, response.text)):
             judge, messages = build_judge_request(ask.problem, answer)
             yield PlannedCall(judge, ask.benchmark, messages, grader=VERDICT)
 
 
 def find_cached_calls(planned: Sequence[PlannedCall], cache: ResponseCache) -> list[bool]:
-    """For each call, whether the cache holds its answer."""
+    """Return for each planned call whether the cache holds its answer."""
     keys = [ask.key for ask in planned]
     held = cache.holds(keys)
     return [key in held for key in keys]
 
 
 def explain_cap_error(error: OverBudget, rest: Cost) -> OverBudget:
-    """Make the error of a run that reached its cap, with the calls done and the cost of the remaining calls.
+    """Return the error of a run that reached its cap, with the number of calls that are done and the cost of the
+    others.
 
-    `rest` is the estimate of *all* calls of the run, made after it stopped; the completed calls are cached by then.
+    `rest` is the estimate of *all* calls of the run, made after it stopped, when the completed calls are in the cache.
     """
     return OverBudget(
         f"stopped at the cap: {rest.cached_calls:,} of {rest.paid_calls + rest.cached_calls:,} calls are done and stay "

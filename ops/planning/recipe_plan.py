@@ -1,4 +1,4 @@
-"""The plan of a recipe on a machine: the figures behind the printed plan and the requirements."""
+"""The plan of a recipe on a machine: the figures from which the printed plan and the requirements are made."""
 
 from __future__ import annotations
 
@@ -57,44 +57,50 @@ from ops.planning.stage_estimates import (
 from ops.planning.stored import RemainingShares, compute_remaining, open_existing_ledger, read_measurements
 
 ASSUMED_GPU_GIB = 80 * USABLE_GIB_PER_GB
-"""Assumed memory per GPU if a GPU is needed and the machine has none."""
+"""The memory per GPU (GiB) that is assumed if a GPU is needed and the machine has none."""
 
 
 @dataclass(frozen=True)
 class RecipePlan:
-    """A recipe, a machine, and the figures derived from both."""
+    """A recipe and a machine, with the memory, disk, cost and time that follow from both."""
 
     setup: Setup
+    """The checkout, recipe and pool."""
     machine: Machine
+    """The machine on which the recipe is to run."""
     deepspeed: Mapping[str, Any] | None
-    """Contents of the recipe's DeepSpeed file."""
+    """The contents of the recipe's DeepSpeed file, or None if the recipe does not use DeepSpeed."""
     today: date
+    """The day on which prices and retirement dates are read."""
 
     @property
     def recipe(self) -> Recipe:
+        """Return the recipe of the plan."""
         return self.setup.recipe
 
     @property
     def pool(self) -> Pool:
+        """Return the pool of the plan."""
         return self.setup.pool
 
     @cached_property
     def known_shape(self) -> KnownShape | None:
-        """The policy's shape; None if unknown."""
+        """Return the shape of the policy's model, or None if it is unknown."""
         return find_shape(self.recipe.policy, self.setup.workspace)
 
     @cached_property
     def lengths(self) -> TokenLengths:
+        """Return the token lengths of questions and prompts."""
         return sizes.estimate_lengths(self.setup, self._measured[0])
 
     @cached_property
     def test_questions(self) -> dict[str, int | None]:
-        """Benchmark → number of test questions; None: unknown."""
+        """Return the number of test questions by benchmark. None stands for an unknown number."""
         return sizes.count_test_questions(self.setup.workspace, self.recipe)
 
     @property
     def vllm(self) -> VllmEngine | None:
-        """The recipe's vLLM settings; None: transformers generates."""
+        """Return the recipe's vLLM settings, or None if transformers generates the rollouts."""
         grpo = self.recipe.grpo
         if not grpo.vllm:
             return None
@@ -108,16 +114,16 @@ class RecipePlan:
 
     @property
     def context_limit(self) -> int | None:
-        """Maximum tokens of prompt and completion that the policy and training's vLLM accept.
+        """Return the maximum tokens of prompt and completion together that the policy and vLLM accept in training.
 
-        None: the shape is unknown or there is no limit.
+        None means that the shape is unknown or that there is no limit.
         """
         limits = [self.known_shape.shape.context if self.known_shape else 0, self.vllm.max_length if self.vllm else 0]
         return min((limit for limit in limits if limit), default=None)
 
     @cached_property
     def workload(self) -> Workload | None:
-        """The training stage with the highest memory peak; None if the policy's shape is unknown."""
+        """Return the training stage with the highest memory peak, or None if the policy's shape is unknown."""
         recipe, first = self.recipe, self.lengths.longest_prompt
         works = [self._build_workload(recipe.grpo, first)]
         if recipe.adaptive is not None:
@@ -127,12 +133,15 @@ class RecipePlan:
         return max(filter(None, works), key=self._peak_gib, default=None)
 
     def _peak_gib(self, work: Workload) -> float:
-        """Peak GiB of a GPU, or of host memory without GPUs."""
+        """Return the peak of a workload in GiB of a GPU, or of host memory if there are no GPUs."""
         made = estimate_memory(work, self.gpu_gib)
         return made.host_peak_gib if self.gpu_gib is None else made.gpu_peak_gib
 
     def _build_workload(self, grpo: Grpo, prompt: int, turns: int = 1) -> Workload | None:
-        """The workload of a stage; `prompt`: the longest prompt in tokens, `turns`: generations in a step."""
+        """Return the workload of a training stage, or None if the policy's shape is unknown.
+
+        `prompt` is the longest prompt in tokens, `turns` the number of generations one after another in a step.
+        """
         if self.known_shape is None:
             return None
         shape, longest = self.known_shape.shape, self.context_limit or 1 << 20
@@ -151,28 +160,35 @@ class RecipePlan:
 
     @property
     def _precision(self) -> Precision:
+        """Return the precision in which the policy is trained."""
         if getattr(self.recipe.policy, "dtype", "float32") == "float32":
             return "float32"
         return "bfloat16" if self.deepspeed is not None else "mixed"
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether the policy is too large for CPUs."""
+        """Return True if the policy is too large to be trained on CPUs."""
         return self.known_shape is not None and self.known_shape.shape.parameters >= MIN_GPU_PARAMETERS
 
     @cached_property
     def memory(self) -> MemoryEstimate | None:
-        """Memory of the recipe's training: of one GPU, or of this machine if it has no GPU and the policy is small."""
+        """Return the memory that the recipe's training needs, or None if the policy's shape is unknown.
+
+        It is the memory of one GPU, or of the whole machine if it has no GPU and the policy is small.
+        """
         return None if self.workload is None else estimate_memory(self.workload, self.gpu_gib)
 
     @property
     def gpu_gib(self) -> float | None:
-        """Memory of the smallest GPU (GiB), or of an assumed one if a GPU is needed and there is none."""
+        """Return the memory of the smallest GPU (GiB), or of an assumed one if a GPU is needed and there is none."""
         return self.machine.gpu_gib or (ASSUMED_GPU_GIB if self.needs_gpu else None)
 
     @cached_property
     def alternative_memory(self) -> dict[str, MemoryEstimate]:
-        """Memory under alternative engines on all GPUs, by the engine's name; empty for a small policy."""
+        """Return the memory under alternative training engines on all GPUs, by the engine's name.
+
+        The mapping is empty for a small policy, which needs no GPU.
+        """
         if self.workload is None or not self.needs_gpu:
             return {}
         others = alternative_workloads(self.workload, len(self.machine.gpus) or self.recipe.grpo.processes)
@@ -180,9 +196,9 @@ class RecipePlan:
 
     @property
     def evaluation_gib(self) -> float:
-        """GiB of one GPU, or of the machine, while an evaluation generates workflows.
+        """Return the GiB of one GPU, or of the machine without GPUs, that an evaluation needs to generate workflows.
 
-        Transformers generates a batch of workflows; vLLM needs at least room for one sequence and uses the rest of its
+        Transformers generates a batch of workflows. vLLM needs room for at least one sequence, and uses the rest of its
         share as cache.
         """
         evaluation = self.recipe.evaluation
@@ -195,18 +211,19 @@ class RecipePlan:
         return beside + VLLM_WORKSPACE_GIB + evaluation_bytes(work, 1) / GIB
 
     def _with_longest_prompt(self, work: Workload, *, all_rounds: bool) -> Workload:
-        """Set the longest prompt: of first rounds, or with `all_rounds` of all rounds."""
+        """Return the workload with the longest prompt of the first rounds, or with `all_rounds` of any round."""
         longest = self.lengths.longest if all_rounds else self.lengths.longest_prompt
         return replace(work, prompt_tokens=min(longest, (self.context_limit or 1 << 20) - work.completion_tokens))
 
     @property
     def has_pretrained_cold_start(self) -> bool:
-        """Whether a pretrained model has a cold start."""
+        """Return True if the recipe gives a pretrained model a cold start."""
         return self.recipe.cold_start is not None and isinstance(self.recipe.policy, PretrainedPolicy)
 
     @property
     def cold_start_gib(self) -> float | None:
-        """GiB of one GPU, or of the machine, during a pretrained model's cold start; None if there is none."""
+        """Return the GiB of one GPU, or of the machine, during a pretrained model's cold start. None means that there
+        is none."""
         cold_start, work = self.recipe.cold_start, self.workload
         if cold_start is None or work is None or not self.has_pretrained_cold_start:
             return None
@@ -220,23 +237,28 @@ class RecipePlan:
 
     @property
     def _run_count(self) -> int:
-        """Number of GRPO runs: the first one and the later stages."""
+        """Return the number of GRPO runs: the first one, and one for each later stage."""
         return 1 + (self.recipe.adaptive is not None) + (self.recipe.recursive is not None)
 
     @property
     def max_checkpoints(self) -> int:
-        """Maximum number of checkpoints on disk: those that each stage keeps and the one being written."""
+        """Return the maximum number of checkpoints on disk: those that each stage keeps, and the one that is being
+        written."""
         return self._run_count * self.recipe.grpo.keep_checkpoints + 1
 
     @property
     def checkpoint_gib(self) -> float:
-        """GiB of one checkpoint; 0 if the shape is unknown."""
+        """Return the GiB of one checkpoint, or 0 if the shape is unknown."""
         work = self.workload
         return checkpoint_bytes(work.shape, work.engine, work.element_bytes) / GIB if work else 0.0
 
     @property
     def weights_gib(self) -> float:
-        """GiB of each stage's policy, of the last one in MLflow's store, and of a base model not yet downloaded."""
+        """Return the GiB of all weights that a run stores.
+
+        These are the policy of each stage, a copy of the last one in MLflow's store, and a base model that is not
+        downloaded yet.
+        """
         if self.known_shape is None:
             return 0.0
         element = 2 if getattr(self.recipe.policy, "dtype", "float32") == "bfloat16" else 4
@@ -246,13 +268,14 @@ class RecipePlan:
 
     @cached_property
     def hidden_tests(self) -> list[str]:
-        """The benchmarks with hidden tests that the recipe reads from the hub or from files."""
+        """Return the benchmarks with hidden tests that the recipe reads from the hub or from files."""
         sources = self.recipe.benchmarks.items()
-        return [name for name, source in sources if BENCHMARKS[name].hides_tests and source.source != "embedded"]
+        return [name for name, source in sources if BENCHMARKS[name].has_hidden_tests and source.source != "embedded"]
 
     @cached_property
     def hidden_tests_gib(self) -> float:
-        """GiB of hidden tests that are not stored yet, in `data/raw` and again in DVC's cache."""
+        """Return the GiB of hidden tests that are not stored yet. Each is stored in `data/raw` and again in DVC's
+        cache."""
         root, size = self.setup.workspace.root, 0.0
         for name in self.hidden_tests:
             source = self.recipe.benchmarks[name]
@@ -267,14 +290,18 @@ class RecipePlan:
 
     @property
     def grading_gib(self) -> float:
-        """GiB of host memory in which programs are graded: a batch of hidden tests per core."""
+        """Return the GiB of host memory in which programs are graded, where each core holds one batch of hidden
+        tests."""
         return (
             bool(self.hidden_tests) * self.machine.cores * TEST_BATCH_BYTES_PER_CHARACTER * TEST_BATCH_CHARACTERS / GIB
         )
 
     @property
     def disk_gib(self) -> float:
-        """GiB of checkpoints, weights and hidden tests, minus the existing checkpoints of this recipe's runs."""
+        """Return the GiB that checkpoints, weights and hidden tests still need.
+
+        The existing checkpoints of this recipe's runs are subtracted.
+        """
         lying = sum(
             file.stat().st_size
             for file in self.setup.workspace.runs.glob(f"{self.recipe.policy_name}-*/checkpoints/**/*")
@@ -290,7 +317,8 @@ class RecipePlan:
 
     @cached_property
     def stages(self) -> list[Cost]:
-        """Costs of the stages in the order of a pipeline run. Raises `ConfigError` for a worker without a price."""
+        """Return the costs of the stages in the order of a pipeline run. Raises `ConfigError` for a worker without a
+        price."""
         stored = compute_remaining(self.setup, sizes.read_shortlist(self.setup))
         priced = StageEstimator(self.setup, self.lengths, self.test_questions, self._measured[1], stored)
         return [
@@ -300,16 +328,20 @@ class RecipePlan:
 
     @cached_property
     def spent_usd(self) -> float:
-        """USD that the recipe's run has spent already; its cap includes them."""
+        """Return the USD that the recipe's run has spent already. They count against its cap."""
         with open_existing_ledger(self.setup) as ledger:
             return 0.0 if ledger is None else ledger.spent(self.setup.run)
 
     @cached_property
     def _measured(self) -> tuple[list[ResponseRow], MeasuredUsage]:
+        """Return the precached responses, and the measured tokens and latencies of the workers."""
         return read_measurements(self.setup)
 
     def _policy_s(self, stage: str, answers: Mapping[str, float], stored: RemainingShares) -> Range | None:
-        """Seconds of the policy that a stage still takes; `answers`: benchmark → those that a policy has to give."""
+        """Return the seconds of generation and updates that a stage still takes, or None if they are unknown.
+
+        `answers` is the number of answers that a policy still has to give, by benchmark.
+        """
         if self.known_shape is None:
             return None
         known = (self.setup, self.known_shape.shape, self.lengths, self.machine)
@@ -338,16 +370,17 @@ class RecipePlan:
 
 
 def _remaining_seconds(left: float, seconds: Range | None) -> Range | None:
+    """Return the share `left` (0-1) of the seconds, or None if they are unknown."""
     return None if seconds is None else seconds.times(left)
 
 
 def make_plan(
     setup: Setup, machine: Machine, deepspeed: Mapping[str, Any] | None = None, today: date | None = None
 ) -> RecipePlan:
-    """Plan `setup` on `machine`.
+    """Return the plan of `setup` on `machine`.
 
-    `deepspeed`: contents of the recipe's DeepSpeed file, read from `config/` unless given. Raises `ConfigError` if the
-    file cannot be read.
+    `deepspeed` is the contents of the recipe's DeepSpeed file, which is read from `config/` unless it is given. Raises
+    `ConfigError` if the file cannot be read.
     """
     if deepspeed is None:
         deepspeed = load_deepspeed(setup.workspace.config, setup.recipe)
@@ -355,17 +388,20 @@ def make_plan(
 
 
 class MissingRequirement(NamedTuple):
-    """A missing requirement, the reason for it, and the remedy."""
+    """A requirement that is not met, with the reason why it is needed and the remedy."""
 
     what: str
+    """What is missing."""
     why: str
+    """Why the recipe needs it."""
     remedy: str
+    """What the user can do about it."""
     refuses: bool = True
-    """Whether it prevents a start; False: a note."""
+    """True if a run is refused while the requirement is not met, False if it is only noted."""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}. {self.remedy}"
 
 
 Requirement = Callable[[RecipePlan], Iterator[MissingRequirement]]
-"""A check that yields the missing requirements of a plan in one respect."""
+"""A function that checks one aspect of a plan and yields the requirements that are not met."""

@@ -1,6 +1,6 @@
-"""Estimate each stage's worker calls: number, tokens, USD and seconds, as ranges.
+"""Estimate the worker calls of each stage of a recipe: their number, tokens, USD and seconds, as ranges.
 
-The plan lists the assumptions (`ops.planning.plan_text`).
+The printed plan lists the assumptions (`ops.planning.plan_text`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from statistics import fmean
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Vote, Worker
 from ops.core.errors import counted
-from ops.evaluation.baseline import WorkflowBaseline, chosen, needs_every_worker
+from ops.evaluation.baseline import WorkflowBaseline, needs_every_worker, select_baselines
 from ops.planning.estimate import (
     SUBTASK_TOKENS,
     ZERO,
@@ -29,34 +29,37 @@ from ops.planning.lengths import TokenLengths, estimate_lengths
 from ops.planning.stored import RemainingShares
 
 HARD_SHARE = (0.1, 0.5, 1.0)
-"""Assumed share of training problems that no worker reliably solves alone; exploration tries workflows on them."""
+"""The assumed share (0-1) of training problems that no worker reliably solves alone: low, expected and high. The cold
+start tries workflows on these problems."""
 
 
 COLD_START, TRAINING, SUBSETS, ROUNDS = "cold start", "training", "training on subsets", "training in rounds"
+"""The names of the training stages."""
 EVALUATION = "evaluation"
-"""The stages' names."""
+"""The name of the evaluation stage."""
 
 
 PAID_SHARE = {COLD_START: Range(0.5, 0.9, 1.0), TRAINING: Range(0.2, 0.4, 1.0), EVALUATION: Range(0.0, 0.67, 1.0)}
-"""Share of the cost of a scratch policy's workflows that is paid for; identical calls are paid once.
+"""The share (0-1) of the cost of a scratch policy's workflows that is paid for, because identical calls are paid once.
 
 The rollouts of a group repeat calls, and the first step of an evaluation workflow mostly repeats a worker's solo call.
-The expected share is what the quickstart paid, relative to the cost of its workflows with workers chosen uniformly.
-A language model's subtasks differ, so its calls are paid in full.
+The expected share is what the quickstart paid, relative to the cost of its workflows with workers chosen uniformly. The
+subtasks of a language model differ, so its calls are paid in full.
 """
 
 
 _REPEATING_STAGES = (SUBSETS, ROUNDS)
-"""Stages whose rollouts repeat calls as those of training do."""
+"""The stages whose rollouts repeat calls as often as those of the stage `TRAINING`."""
 
 
 ONE = Range.exactly(1.0)
+"""The range that is exactly 1."""
 NEW_WORKFLOW_SHARE = Range(0.0, 0.5, 1.0)
-"""Share of recursive rounds that call workers again instead of keeping the answer."""
+"""The assumed share (0-1) of recursive rounds that call workers again instead of keeping the previous answer."""
 
 
 class StageEstimator:
-    """Estimate the cost of each stage of one recipe."""
+    """Estimates the cost of each stage of one recipe."""
 
     def __init__(
         self,
@@ -66,14 +69,18 @@ class StageEstimator:
         measured: MeasuredUsage,
         remaining: RemainingShares | None = None,
     ) -> None:
-        """`questions`: benchmark → number of evaluation questions. `measured`: measurements of the recipe's pool.
-        `remaining`: shares that remain to be paid for; None: nothing is stored."""
+        """Create an estimator for the recipe of `setup`.
+
+        `questions` maps each benchmark to its number of evaluation questions. `measured` holds measurements of the
+        recipe's pool. `remaining` holds the shares of calls that are still to be paid for; None means that no answers
+        are stored.
+        """
         self._remaining = remaining or RemainingShares()
         self._setup, self._estimator = setup, _build_estimator(setup, lengths, measured)
         self._prompt = lengths.prompt
         priced = {setup.pool.answers_key: self._estimator}
         self._evaluation_estimators: dict[str, CallEstimator] = {}
-        for name in questions:  # a separate evaluation pool has no measurements
+        for name in questions:  # no measurements are known of a separate evaluation pool
             asked = setup.asked_on(name)
             self._evaluation_estimators[name] = priced.setdefault(
                 asked.pool.answers_key, _build_estimator(asked, lengths)
@@ -92,19 +99,22 @@ class StageEstimator:
 
     @property
     def mix_size(self) -> int:
-        """Number of problems in the training mix."""
+        """Return the number of problems in the training mix."""
         recipe = self._setup.recipe
         return len(training_domains(recipe.benchmarks)) * recipe.curation.per_domain
 
     @property
     def remaining_answers(self) -> dict[str, float]:
-        """Benchmark → answers that a scored policy still has to give: questions × repeats, without stored ones."""
+        """Return the number of answers that a scored policy still has to give, by benchmark.
+
+        It is the number of questions times repeats, without the answers that are stored.
+        """
         return {
             name: count * self._remaining.evaluation.get(name, 1.0) for name, count in self._answers_per_policy.items()
         }
 
     def estimate_all(self) -> list[Cost]:
-        """All stages in the order of a pipeline run, without the stages that the recipe omits."""
+        """Return the costs of all stages of the recipe in the order of a pipeline run."""
         stages: list[Cost | None] = [self.estimate_precaching()]
         if self._setup.recipe.trains:
             stages += [
@@ -117,7 +127,7 @@ class StageEstimator:
         return [stage for stage in stages if stage is not None]
 
     def estimate_precaching(self) -> Cost:
-        """Cost of precaching: every worker answers every candidate."""
+        """Return the cost of precaching, in which every worker answers every candidate problem."""
         recipe = self._setup.recipe
         candidates, samples = round(self.mix_size * recipe.curation.shortlist_factor), recipe.precaching.samples
         workers = len(self._setup.pool.workers)
@@ -130,7 +140,10 @@ class StageEstimator:
         return self._build_stage("precaching", what, costs)
 
     def estimate_cold_start(self) -> Cost | None:
-        """Cost of the cold start: the workflows that exploration tries."""
+        """Return the cost of the workflows that the cold start tries.
+
+        The result is None if there is no cold start, or if that of a policy from scratch calls no workers.
+        """
         cold_start = self._setup.recipe.cold_start
         pretrained = self._setup.recipe.policy.kind == "pretrained"
         if cold_start is None or not (cold_start.attempts or cold_start.teacher or pretrained):
@@ -142,7 +155,7 @@ class StageEstimator:
         return explored if cold_start.teacher is None else self._add_teacher(explored, cold_start.teacher)
 
     def _add_teacher(self, explored: Cost, teacher: Teacher) -> Cost:
-        """Add the cost of the teacher's workflows, and of writing them."""
+        """Return the cost of the cold start with that of writing and executing the teacher's workflows."""
         count = Range.exactly(self.mix_size * teacher.samples * self._remaining.cold_start)
         costs = WorkerCosts()
         if isinstance(policy := teacher.policy, PromptedPolicy):
@@ -158,18 +171,24 @@ class StageEstimator:
         return add_costs([explored, written, played], COLD_START, what)
 
     def estimate_training(self) -> Cost:
-        """Cost of training: the workflow of every rollout."""
+        """Return the cost of executing the workflow of every rollout of training."""
         return self._estimate_rollouts(TRAINING, self._setup.recipe.grpo, left=self._remaining.training)
 
     def estimate_adaptive(self) -> Cost | None:
-        """Cost of training on worker subsets, each worker being offered equally often on average."""
+        """Return the cost of training on subsets of the workers, or None if the recipe has no such stage.
+
+        Each worker is assumed to be offered equally often.
+        """
         recipe = self._setup.recipe
         if recipe.adaptive is None:
             return None
         return self._estimate_rollouts(SUBSETS, recipe.adaptive.grpo(recipe.grpo), left=self._remaining.adaptive)
 
     def estimate_recursive(self) -> Cost | None:
-        """Cost of training in rounds: half of the rollouts are recursive rounds, which keep the answer or ask again."""
+        """Return the cost of training in rounds, or None if the recipe has no such stage.
+
+        Half of the rollouts are recursive rounds, which keep the previous answer or call workers again.
+        """
         recipe = self._setup.recipe
         if recipe.recursive is None:
             return None
@@ -177,11 +196,15 @@ class StageEstimator:
         return self._estimate_rollouts(ROUNDS, grpo, recursive=0.5, left=self._remaining.recursive)
 
     def estimate_last_training(self) -> Cost:
-        """Cost of the recipe's last training stage."""
+        """Return the cost of the recipe's last training stage."""
         return self.estimate_recursive() or self.estimate_adaptive() or self.estimate_training()
 
     def _estimate_rollouts(self, name: str, grpo: Grpo, recursive: float = 0.0, left: float = 1.0) -> Cost:
-        """`estimate_recursive`: share of rollouts that are recursive rounds; `left`: share of steps still to run."""
+        """Return the cost of a training stage's rollouts.
+
+        `recursive` is the share (0-1) of rollouts that are recursive rounds, `left` the share of steps that are still
+        to run.
+        """
         rollouts = Range.exactly(grpo.steps * grpo.rollouts_per_step * left)
         what = f"{grpo.steps} steps × {grpo.rollouts_per_step} rollouts"
         again = rollouts.times(NEW_WORKFLOW_SHARE).times(recursive)
@@ -191,7 +214,8 @@ class StageEstimator:
         )
 
     def estimate_baselines(self) -> Cost:
-        """Cost of the baselines: solo workers on the test questions, and the recipe's workflow baselines."""
+        """Return the cost of the baselines: single workers on the test questions, and the recipe's workflow
+        baselines."""
         workers = len(self._setup.pool.workers)
         asked = self._baseline_answers
         alone = self._estimate_solo(asked)
@@ -199,14 +223,14 @@ class StageEstimator:
         named = self._setup.recipe.evaluation.baselines
         asking = [
             entry
-            for entry in chosen(named)
-            if isinstance(entry, WorkflowBaseline) and not (entry.own_answers and needs_every_worker(named))
+            for entry in select_baselines(named)
+            if isinstance(entry, WorkflowBaseline) and not (entry.uses_solo_responses and needs_every_worker(named))
         ]
         if not asking:
             return alone
         parts, words = [alone], []
         for entry in asking:
-            calls, problems = entry.calls(workers), entry.learning(workers)
+            calls, problems = entry.calls_per_question(workers), entry.learning_calls(workers)
             open_ = {
                 name: count * self._remaining.baselines.get((entry.name, name), 1.0) for name, count in asked.items()
             }
@@ -221,9 +245,9 @@ class StageEstimator:
         return replace(add_costs(parts, "baselines", what), limited_by=slowest.limited_by)
 
     def _estimate_solo(self, asked: Mapping[str, float]) -> Cost:
-        """Cost of every worker, or of the best single worker, on the test questions.
+        """Return the cost of every worker, or only of the best single worker, on the test questions.
 
-        Precaching determines which worker is best.
+        Which worker is best is known only after precaching.
         """
         cells, names = self._remaining.solo, self._setup.pool.names
         if not needs_every_worker(self._setup.recipe.evaluation.baselines):
@@ -242,12 +266,13 @@ class StageEstimator:
         return self._build_stage("every worker alone", f"{self._describe_questions()} × {len(names)} workers", costs)
 
     def _estimate_baseline(self, calls: float, asked: Mapping[str, float], on: Mapping[str, CallEstimator]) -> Cost:
-        """Cost of at most `calls` calls per question, each of which sees none, half or all of the earlier answers.
+        """Return the cost of `calls` calls per question, each of which sees none, half or all of the earlier answers.
 
-        The best worker is unknown before precaching: the range extends from the cheapest to the most expensive worker.
+        The best worker is unknown before precaching, so the range extends from the cheapest to the most expensive
+        worker.
         """
         seen = (calls - 1) / 2
-        costs, alone = WorkerCosts(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD
+        costs, alone = WorkerCosts(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD by worker
         for benchmark, count in asked.items():
             prices = on.get(benchmark, self._estimator)
             each = [(worker, prices.estimate_answer(worker, benchmark)) for worker in prices.workers]
@@ -265,15 +290,16 @@ class StageEstimator:
     def _add_answers(
         self, costs: WorkerCosts, prices: CallEstimator, worker: Worker, benchmark: str, count: float
     ) -> None:
-        """Add `count` answers of a worker alone, and their judge."""
+        """Add `count` answers of a worker alone to `costs`, and the calls of the judge that grades them."""
         call = prices.estimate_answer(worker, benchmark)
         costs.entry(prices, worker).add_calls(call, Range.exactly(count))
         costs.add_judge_calls(prices, benchmark, call.answer, Range.exactly(count))
 
     def estimate_evaluation(self, policies: int | None = None) -> Cost:
-        """Cost of the Conductor on the test questions, before and after GRPO if there is a cold start.
+        """Return the cost of the Conductor on the test questions, before and after GRPO if there is a cold start.
 
-        `policies`: number of scored policies, if it differs from the recipe's. The last policy also runs in rounds.
+        `policies` is the number of scored policies, if it differs from the recipe's. The last policy also runs in
+        rounds if the recipe has the recursive stage.
         """
         recipe = self._setup.recipe
         scored = policies or 1 + (recipe.cold_start is not None)
@@ -289,12 +315,15 @@ class StageEstimator:
         return self._estimate_policy(what, scored, answers, again)
 
     def estimate_nightly_evaluation(self) -> Cost:
-        """Cost of one policy's first rounds, once per question, without stored answers."""
+        """Return the cost of one policy's first rounds, once per question and without stored answers."""
         cost = self._estimate_policy(f"{sum(self._questions.values()):,} questions", 1, self._questions)
         return replace(cost, usd=cost.usd_with_repeats)
 
     def _estimate_policy(self, what: str, policies: int, answers: Mapping[str, float], again: Range = ZERO) -> Cost:
-        """Cost of the policy's workflows on these numbers of questions, and of writing them if a worker does."""
+        """Return the cost of a policy's workflows for `answers` answers per benchmark.
+
+        If a worker writes the workflows, the cost of writing them is included.
+        """
         policy, vote = self._setup.recipe.policy, self._setup.recipe.evaluation.vote
         if vote.workflows > 1:
             what = f"{what}, up to {vote.workflows} workflows each"
@@ -321,7 +350,8 @@ class StageEstimator:
         return replace(add_costs([played, written], EVALUATION, what), limited_by=slower.limited_by)
 
     def _estimate_static(self, policy: StaticPolicy, what: str, answers: Mapping[str, float]) -> Cost:
-        """Cost of one workflow for every question; each step also reads the answers that it sees."""
+        """Return the cost of executing the same workflow for every question. Each step also reads the answers that it
+        sees."""
         costs = WorkerCosts()
         for benchmark, count in answers.items():
             prices = self._evaluation_estimators[benchmark]
@@ -338,15 +368,17 @@ class StageEstimator:
         return self._build_stage(EVALUATION, what, costs)
 
     def _workflows_of(self, answers: float) -> Range:
+        """Return the number of workflows that are executed for this number of answers."""
         return workflows_per_answer(self._setup.recipe.evaluation.vote).times(answers)
 
     def _describe_questions(self) -> str:
+        """Return the number of test questions and of their repeats in words."""
         repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
         times = str(repeats.pop()) if len(repeats) == 1 else f"{min(repeats)} to {max(repeats)}"
         return f"{sum(self._questions.values()):,} questions × {times}"
 
     def _spread_over_benchmarks(self, problems: float) -> dict[str, float]:
-        """Distribute `problems` over the training benchmarks, with equal weight per domain."""
+        """Return how `problems` problems are divided among the training benchmarks, with equal weight per domain."""
         domains = [BENCHMARKS[name].domain for name in self._training_benchmarks]
         return {
             name: problems / len(set(domains)) / domains.count(domain)
@@ -364,10 +396,12 @@ class StageEstimator:
         on: Mapping[str, CallEstimator] | None = None,
         voting: Range = ONE,
     ) -> Cost:
-        """Cost of `count` workflows, or `count` times as many as vote on an answer, which is judged once.
+        """Return the cost of `count` workflows, whose workers are chosen uniformly.
 
-        `again`: additional workflows of later rounds. `waits`: number of batches that end when their last workflow
-        ends. `on`: benchmark → prices of its pool, if it is not the recipe's pool.
+        `shares` has the share (0-1) of each benchmark. `again` is the number of additional workflows of later rounds.
+        `waits` is the number of batches that end when their last workflow ends. `on` maps a benchmark to the estimator
+        of its pool, if this is not the recipe's pool. `voting` is the number of workflows that vote on one answer;
+        `count` then counts answers, and each answer is judged once.
         """
         costs = WorkerCosts()
         chain, most_expensive = ZERO, 0.0
@@ -390,10 +424,11 @@ class StageEstimator:
     def _mean_workflow(
         self, prices: CallEstimator, benchmark: str, *, again: bool = False
     ) -> tuple[Range, dict[str, CallEstimate]]:
-        """Return (steps, worker name → mean call of a step), with workers chosen uniformly.
+        """Return the number of steps of a workflow, and the mean call of a step for each worker by name.
 
-        Low: one step. High: (1 + max_steps) / 2 steps, each of which sees all earlier steps. Expected: the same number
-        of steps, each of which sees half of them. `again`: a later round, whose steps may also see the previous answer.
+        The low end has one step. The high end has (1 + max_steps) / 2 steps, each of which sees all earlier steps. The
+        expected value has the same number of steps, each of which sees half of the earlier ones. With `again`, the
+        workflow belongs to a later round, whose steps may also see the previous answer.
         """
         most = (1 + self._setup.recipe.prompting.max_steps) / 2
         alone = {worker.name: prices.estimate_answer(worker, benchmark) for worker in prices.workers}
@@ -406,7 +441,8 @@ class StageEstimator:
     def _with_most_steps(
         self, steps: Range, calls: Mapping[str, CallEstimate]
     ) -> tuple[Range, dict[str, CallEstimate]]:
-        """Set the high end to the maximum number of steps, each of which sees all earlier steps."""
+        """Return the workflow with the maximum number of steps as its high end, where each step sees all earlier
+        steps."""
         most = self._setup.recipe.prompting.max_steps
         said = _mean(calls, lambda call: call.answer).high + SUBTASK_TOKENS
         more = Range(0.0, 0.0, (most - steps.high) / 2 * said)
@@ -416,7 +452,11 @@ class StageEstimator:
     def _build_stage(
         self, name: str, what: str, costs: WorkerCosts, most_expensive: float | None = None, chain: Range = ZERO
     ) -> Cost:
-        """The stage's cost. `most_expensive`: USD if the most expensive worker runs all steps; None: fixed workers."""
+        """Return the cost of a stage.
+
+        `most_expensive` is the USD that the stage takes if the most expensive worker runs all steps. None means that
+        the workers are fixed.
+        """
         cost = costs.build_cost(name, what, chain_s=chain)
         worth = cost.usd if most_expensive is None else cost.usd._replace(high=most_expensive)
         paid = PAID_SHARE.get(TRAINING if name in _REPEATING_STAGES else name) if self._is_scratch else None
@@ -436,12 +476,13 @@ def _build_estimator(setup: Setup, known: TokenLengths, measured: MeasuredUsage 
 
 
 def _shares(counts: Mapping[str, float]) -> dict[str, float]:
-    """Each count as a share of the total; empty if the total is 0."""
+    """Return each count as a share (0-1) of the total. The mapping is empty if the total is 0."""
     whole = sum(counts.values())
     return {name: count / whole for name, count in counts.items()} if whole else {}
 
 
 def _mean(calls: Mapping[str, CallEstimate], of: Callable[[CallEstimate], Range]) -> Range:
+    """Return the mean of a figure over the calls of all workers."""
     return reduce(Range.plus, map(of, calls.values())).times(1 / len(calls))
 
 

@@ -1,6 +1,6 @@
-"""Precaching: collect and grade every worker's answers to every shortlisted problem, as a table.
+"""Precaching: collect and grade every worker's answers to the shortlisted problems, and write them as tables.
 
-An interrupted run resumes from the response cache, which holds the answers so far.
+An interrupted run continues from the response cache, which holds the answers so far.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, order, schema
 from ops.workers.scheduling import Client
 
-Progress = Callable[["ResponseRow"], None]
+OnRow = Callable[["ResponseRow"], None]
 
 
-def solo_messages(problem: Problem) -> list[Message]:
-    """The prompt of a solo worker, identical to that of a one-step workflow so that both share cached responses."""
+def build_solo_messages(problem: Problem) -> list[Message]:
+    """Return the prompt of a worker that answers by itself.
+
+    It is identical to that of a workflow with one step, so that both share cached responses.
+    """
     from ops.grading import worker_prompt
     from ops.workflow.controls import escape_control_tokens
     from ops.workflow.grammar import SOLVE_SUBTASK
@@ -32,17 +35,17 @@ def solo_messages(problem: Problem) -> list[Message]:
     return [{"role": "user", "content": escape_control_tokens(f"{worker_prompt(problem)}\n\nSubtask: {SOLVE_SUBTASK}")}]
 
 
-async def precache(
+async def precache_worker(
     problems: Sequence[Problem],
     worker: Worker,
     client: Client,
     samples: int = 1,
-    on_progress: Progress | None = None,
+    on_progress: OnRow | None = None,
 ) -> list[ResponseRow]:
-    """Send each problem to the worker `samples` times and grade the answers; rows are in storage order.
+    """Send each problem to the worker `samples` times and grade the answers; return the rows in storage order.
 
     `on_progress` receives each row when it is complete. If the budget is spent or the configuration is invalid, no
-    further call starts, calls in flight (already paid for) are awaited, and `OverBudget` or `ConfigError` is raised.
+    further call starts, calls in flight (which are paid for) are awaited, and `OverBudget` or `ConfigError` is raised.
     A repeated call continues where this one stopped.
     """
     todo = iter(product(problems, range(samples)))
@@ -54,7 +57,7 @@ async def precache(
             if stopped:
                 return
             try:
-                row = await answer(problem, worker, client, sample)
+                row = await answer_problem(problem, worker, client, sample)
             except PodiumError as error:
                 stopped.append(error)
                 return
@@ -73,12 +76,17 @@ async def precache(
     return sorted(rows, key=order)
 
 
-async def answer(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
+async def answer_problem(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
+    """Let the worker answer one problem and grade the answer.
+
+    The row has status "unreachable" or "refused" if there is no answer. Raises the client's `OverBudget` and
+    `ConfigError`.
+    """
     from ops.workflow.judging import grade_answers
 
     row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
     try:
-        response = await client.complete(worker, solo_messages(problem), sample=sample)
+        response = await client.complete(worker, build_solo_messages(problem), sample=sample)
     except WorkerUnreachable:
         return replace(row, status="unreachable")
     except WorkerRefused:
@@ -97,17 +105,17 @@ async def answer(problem: Problem, worker: Worker, client: Client, sample: int |
 def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = None) -> None:
     """Write rows to a Parquet file atomically, with a digest beside it; equal rows give equal bytes.
 
-    `key`: identity of the worker, the questions and the graders behind the answers; None: only the benchmarks'
-    graders as they are now. With the row of an unreachable worker the file counts as incomplete. For a confidential
-    benchmark only the answer letters are stored (`ops.benchmarks.registry`).
+    `key` identifies the worker, the questions and the graders behind the answers; None stands for the benchmarks'
+    graders in their present version. A file with the row of an unreachable worker counts as incomplete. For a
+    confidential benchmark only the letters of the answers are stored (`ops.benchmarks.registry`).
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ops.benchmarks.graded import GRADER, usual_graders
+    from ops.benchmarks.graded import GRADER_KEY, default_graders_key
 
-    ordered = sorted(map(_fit_to_keep, rows), key=order)
-    stored = dict({GRADER: usual_graders({row.benchmark for row in ordered})} if key is None else key)
+    ordered = sorted(map(_remove_confidential_text, rows), key=order)
+    stored = dict({GRADER_KEY: default_graders_key({row.benchmark for row in ordered})} if key is None else key)
     if any(row.status == "unreachable" for row in ordered):
         stored[INCOMPLETE] = "without answers of an unreachable worker"
     table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=schema())
@@ -115,10 +123,10 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = N
         pq.write_table(table, temporary, compression="zstd")
 
 
-def _fit_to_keep(row: ResponseRow) -> ResponseRow:
-    from ops.benchmarks.registry import shown_response
+def _remove_confidential_text(row: ResponseRow) -> ResponseRow:
+    from ops.benchmarks.registry import storable_response
 
-    text = shown_response(row.benchmark, row.response.text, row.extracted)
+    text = storable_response(row.benchmark, row.response.text, row.extracted)
     if text == row.response.text:
         return row
     return replace(row, response=replace(row.response, text=text), extracted=row.extracted[:1] if text else "")

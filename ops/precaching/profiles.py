@@ -1,4 +1,4 @@
-"""Summarise precached responses: the workers' accuracy, cost and latency, and the expected training signal.
+"""Summarise precached responses: accuracy, cost and latency of the workers, and the expected training signal.
 
 A refused answer counts as wrong. Unreachable answers are counted but excluded from every mean.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Score(NamedTuple):
-    """Mean score (0-1) over `n` problems, with its standard error over problems."""
+    """The mean score (0 to 1) over `n` problems, with its standard error over problems."""
 
     n: int
     accuracy: float
@@ -31,7 +31,7 @@ class Score(NamedTuple):
 
 
 class WorkerUsage(NamedTuple):
-    """Means per answered call: tokens, and USD at the prices paid for the calls."""
+    """Means over a worker's answered calls: tokens, and USD at the prices that were paid."""
 
     calls: int
     prompt_tokens: float
@@ -40,7 +40,7 @@ class WorkerUsage(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """Latency quantiles of the answered calls (seconds)."""
+    """Quantiles of the latency of a worker's answered calls, in seconds."""
 
     p50: float
     p90: float
@@ -49,9 +49,9 @@ class Latency(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """Precaching's measurements of one worker; tokens and USD are means per answered call.
+    """The measurements of one worker by precaching; tokens and USD are means over its answered calls.
 
-    `by_domain` and `by_subject` (keys "domain/subject") are empty if the problems were not given.
+    `by_domain` and `by_subject` (with keys "domain/subject") are empty if the problems were not given.
     """
 
     worker: str
@@ -66,41 +66,41 @@ class Profile:
     refused: int
     unreachable: int
     truncated: int = 0
-    """Answers truncated at the worker's `max_tokens` (finish reason "length")."""
+    """The number of answers that were cut off at the worker's `max_tokens` (finish reason "length")."""
     usage: dict[str, WorkerUsage] = field(default_factory=dict)
-    """Benchmark → mean usage of a call."""
+    """Benchmark → the mean usage of a call."""
     by_domain: dict[str, Score] = field(default_factory=dict)
     by_subject: dict[str, Score] = field(default_factory=dict)
 
     @property
     def mean_accuracy(self) -> float:
-        """Unweighted mean over the benchmarks (0-1)."""
+        """The unweighted mean accuracy over the benchmarks (0 to 1)."""
         return fmean(score.accuracy for score in self.by_benchmark.values()) if self.by_benchmark else 0.0
 
     @property
     def rates(self) -> dict[str, float]:
-        """Shares of calls (0-1) that were refused, truncated and unreachable."""
+        """The shares of calls (0 to 1) that were refused, truncated and unreachable."""
         return {name: getattr(self, name) / max(1, self.calls) for name in ("refused", "truncated", "unreachable")}
 
     def as_row(self) -> dict[str, Any]:
-        """A row for JSON, with named tuples as objects."""
+        """Return the profile as an object for JSON."""
         row = asdict(self) | {"overall": self.overall._asdict(), "latency_s": self.latency_s._asdict()}
         for name in ("by_benchmark", "usage", "by_domain", "by_subject"):
             row[name] = {key: value._asdict() for key, value in getattr(self, name).items()}
         return row
 
 
-def profile(rows: Sequence[ResponseRow], problems: Iterable[Problem] = ()) -> list[Profile]:
-    """One profile per worker, in alphabetical order.
+def profile_workers(rows: Sequence[ResponseRow], problems: Iterable[Problem] = ()) -> list[Profile]:
+    """Return one profile per worker, in alphabetical order.
 
     `problems` give the domain and the subject (an embedded problem's family) of each row.
     """
     kinds = {problem.key: problem for problem in problems}
-    by_worker = _grouped(rows, lambda row: row.worker)
-    return [_profile(worker, own, kinds) for worker, own in sorted(by_worker.items())]
+    by_worker = _group_rows(rows, lambda row: row.worker)
+    return [_profile_worker(worker, own, kinds) for worker, own in sorted(by_worker.items())]
 
 
-def _profile(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[str, Problem]) -> Profile:
+def _profile_worker(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[str, Problem]) -> Profile:
     answered = [row for row in rows if row.status == "ok"]
     known = [row for row in rows if row.problem_key in kinds]
 
@@ -111,83 +111,87 @@ def _profile(worker: str, rows: Sequence[ResponseRow], kinds: Mapping[str, Probl
         problem = kinds[row.problem_key]
         return f"{problem.domain}/{problem.subject or problem.family or 'other'}"
 
-    total = _usage(answered)
+    total = _mean_usage(answered)
     return Profile(
         worker=worker,
-        overall=_score(_pass_rates(rows).values()),
-        by_benchmark=_scores(rows, lambda row: row.benchmark),
+        overall=_estimate_score(_compute_pass_rates(rows).values()),
+        by_benchmark=_score_groups(rows, lambda row: row.benchmark),
         prompt_tokens=total.prompt_tokens,
         completion_tokens=total.completion_tokens,
         cost_usd=total.cost_usd,
         total_usd=math.fsum(row.response.cost_usd for row in answered),
-        latency_s=_quantiles([row.response.latency_s for row in answered]),
+        latency_s=_compute_quantiles([row.response.latency_s for row in answered]),
         calls=len(rows),
         refused=sum(row.status == "refused" for row in rows),
         unreachable=sum(row.status == "unreachable" for row in rows),
         truncated=sum(row.response.finish_reason == "length" for row in answered),
-        usage={name: _usage(own) for name, own in sorted(_grouped(answered, lambda row: row.benchmark).items())},
-        by_domain=_scores(known, domain),
-        by_subject=_scores(known, subject),
+        usage={
+            name: _mean_usage(own) for name, own in sorted(_group_rows(answered, lambda row: row.benchmark).items())
+        },
+        by_domain=_score_groups(known, domain),
+        by_subject=_score_groups(known, subject),
     )
 
 
-def _scores(rows: Sequence[ResponseRow], key: Callable[[ResponseRow], str]) -> dict[str, Score]:
+def _score_groups(rows: Sequence[ResponseRow], key: Callable[[ResponseRow], str]) -> dict[str, Score]:
     """Score each group of rows that has at least one answer."""
-    groups = sorted(_grouped(rows, key).items())
-    return {name: score for name, own in groups if (score := _score(_pass_rates(own).values())).n}
+    groups = sorted(_group_rows(rows, key).items())
+    return {name: score for name, own in groups if (score := _estimate_score(_compute_pass_rates(own).values())).n}
 
 
-def _usage(answered: Sequence[ResponseRow]) -> WorkerUsage:
+def _mean_usage(answered: Sequence[ResponseRow]) -> WorkerUsage:
     return WorkerUsage(
         len(answered),
-        _mean(row.response.prompt_tokens for row in answered),
-        _mean(row.response.completion_tokens for row in answered),
-        _mean(row.response.cost_usd for row in answered),
+        _mean_or_zero(row.response.prompt_tokens for row in answered),
+        _mean_or_zero(row.response.completion_tokens for row in answered),
+        _mean_or_zero(row.response.cost_usd for row in answered),
     )
 
 
-def best_single(rows: Sequence[ResponseRow]) -> Profile:
-    """The profile of the best worker by `ranked`. Raises `ValueError` without rows."""
+def find_best_worker(rows: Sequence[ResponseRow]) -> Profile:
+    """Return the profile of the first worker of `rank_workers`. Raises `ValueError` without rows."""
     if not rows:
         raise ValueError("no responses: there is no best worker")
-    return ranked(rows)[0]
+    return rank_workers(rows)[0]
 
 
-def ranked(rows: Sequence[ResponseRow]) -> list[Profile]:
-    """The workers' profiles by mean accuracy over benchmarks, best first; ties go to the cheaper worker."""
-    return sorted(profile(rows), key=lambda p: (-p.mean_accuracy, p.cost_usd, p.worker))
+def rank_workers(rows: Sequence[ResponseRow]) -> list[Profile]:
+    """Return the workers' profiles by mean accuracy over benchmarks, best first; the cheaper of two equal workers comes
+    first."""
+    return sorted(profile_workers(rows), key=lambda p: (-p.mean_accuracy, p.cost_usd, p.worker))
 
 
-def oracle(rows: Iterable[ResponseRow]) -> list[ResponseRow]:
-    """For each problem, the rows of the worker with the highest mean score; ties go to the cheaper worker.
+def select_oracle_rows(rows: Iterable[ResponseRow]) -> list[ResponseRow]:
+    """Return for each problem the rows of the worker with the highest mean score; of equal workers the cheapest counts.
 
-    With several samples, the oracle chooses a worker, not a lucky sample. If no worker is right and one was
+    With several samples, the oracle chooses a worker and not a lucky sample. If no worker is right and one was
     unreachable, that worker's rows are returned, because it might have been right.
     """
     problems: dict[str, dict[str, list[ResponseRow]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         problems[row.problem_key][row.worker].append(row)
-    return [row for workers in problems.values() for row in min(workers.values(), key=_preference)]
+    return [row for workers in problems.values() for row in min(workers.values(), key=_oracle_preference)]
 
 
-def _preference(rows: list[ResponseRow]) -> tuple[float, bool, float, str]:
+def _oracle_preference(rows: list[ResponseRow]) -> tuple[float, bool, float, str]:
     reached = [row for row in rows if row.status != "unreachable"]
-    rate, cost = _mean(row.score for row in reached), _mean(row.response.cost_usd for row in reached)
+    rate, cost = _mean_or_zero(row.score for row in reached), _mean_or_zero(row.response.cost_usd for row in reached)
     return -rate, len(reached) == len(rows), cost, rows[0].worker
 
 
-def ceiling(rows: Iterable[ResponseRow]) -> dict[str, Score]:
-    """Benchmark → score of the `oracle`."""
-    return _scores(oracle(rows), lambda row: row.benchmark)
+def score_oracle(rows: Iterable[ResponseRow]) -> dict[str, Score]:
+    """Return benchmark → the score of the rows that `select_oracle_rows` chooses."""
+    return _score_groups(select_oracle_rows(rows), lambda row: row.benchmark)
 
 
-def subjects_of(problems: Iterable[Problem]) -> dict[str, str]:
-    """Problem key → its subject, which is an embedded problem's family."""
+def map_subjects(problems: Iterable[Problem]) -> dict[str, str]:
+    """Return problem key → its subject, or the family of an embedded problem."""
     return {problem.key: problem.subject or problem.family for problem in problems}
 
 
-def tallies(rows: Iterable[ResponseRow]) -> Tallies:
-    """Problem key → worker → (right answers, samples), the input of a signal forecast."""
+def tally_responses(rows: Iterable[ResponseRow]) -> Tallies:
+    """Return problem key → worker → the number of right answers and of samples, from which the training signal is
+    forecast."""
     from ops.curation.signal import Tally
 
     by_problem: dict[str, dict[str, Tally]] = defaultdict(dict)
@@ -198,17 +202,17 @@ def tallies(rows: Iterable[ResponseRow]) -> Tallies:
     return by_problem
 
 
-class Solved(NamedTuple):
-    """The scores of several workers on one benchmark."""
+class WorkerScores(NamedTuple):
+    """The scores of several workers on the problems of one benchmark."""
 
     problems: list[str]
-    """Problem keys, sorted, so that the order of the rows does not matter."""
+    """The problems' keys in sorted order, so that the order of the rows does not matter."""
     scores: NDArray[np.float64]
-    """Shape (problems, workers, samples), in [0, 1]; NaN where nothing is known."""
+    """An array of shape (problems, workers, samples) with scores from 0 to 1; NaN where no answer is known."""
 
 
-def outcomes(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict[str, Solved]:
-    """Benchmark → the scores of these workers, in this order."""
+def tabulate_scores(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict[str, WorkerScores]:
+    """Return benchmark → the scores of these workers, in this order."""
     import numpy as np
 
     known: dict[str, dict[tuple[str, int, int], float]] = defaultdict(dict)
@@ -221,36 +225,38 @@ def outcomes(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict[str, S
         problems = sorted({problem for problem, _, _ in cells})
         lines = {problem: line for line, problem in enumerate(problems)}
         samples = 1 + max(sample for _, _, sample in cells)
-        made[benchmark] = Solved(problems, np.full((len(problems), len(workers), samples), np.nan))
+        made[benchmark] = WorkerScores(problems, np.full((len(problems), len(workers), samples), np.nan))
         for (problem, worker, sample), score in cells.items():
             made[benchmark].scores[lines[problem], worker, sample] = score
     return made
 
 
-def signal_forecast(rows: Sequence[ResponseRow], group: int, rescued: float = 0.0) -> float:
-    """Expected share (0-1) of groups of `group` rollouts whose rewards differ; derived in `ops.curation.signal`.
+def forecast_signal(rows: Sequence[ResponseRow], group_size: int, rescued: float = 0.0) -> float:
+    """Return the expected share (0 to 1) of groups of `group_size` rollouts whose rewards differ (see
+    `ops.curation.signal`).
 
-    `rescued`: assumed share of failing rollouts that a chain of workers corrects. Raises `ValueError` if `group` < 1.
+    `rescued` is the assumed share of failing rollouts that a chain of workers corrects. Raises `ValueError` for a group
+    size below 1.
     """
-    from ops.curation.signal import group_signals, rescue
+    from ops.curation.signal import estimate_group_signals, make_rescue_prior
 
-    if group < 1:
-        raise ValueError(f"a group has at least one rollout, not {group}")
-    return _mean(group_signals(tallies(rows), group, rescue(rescued)).values())
+    if group_size < 1:
+        raise ValueError(f"a group has at least one rollout, not {group_size}")
+    return _mean_or_zero(estimate_group_signals(tally_responses(rows), group_size, make_rescue_prior(rescued)).values())
 
 
 # ── sums ─────────────────────────────────────────────────────────────────────
 
 
-def _grouped(rows: Iterable[ResponseRow], key: Any) -> Mapping[str, list[ResponseRow]]:
+def _group_rows(rows: Iterable[ResponseRow], key: Any) -> Mapping[str, list[ResponseRow]]:
     groups: dict[str, list[ResponseRow]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)
     return groups
 
 
-def _pass_rates(rows: Iterable[ResponseRow]) -> dict[str, float]:
-    """Problem key → mean score over samples (and over workers, if there are several)."""
+def _compute_pass_rates(rows: Iterable[ResponseRow]) -> dict[str, float]:
+    """Return problem key → mean score over samples (and over workers, if there are several)."""
     scores: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row.status != "unreachable":
@@ -258,7 +264,7 @@ def _pass_rates(rows: Iterable[ResponseRow]) -> dict[str, float]:
     return {key: fmean(values) for key, values in scores.items()}
 
 
-def _score(rates: Iterable[float]) -> Score:
+def _estimate_score(rates: Iterable[float]) -> Score:
     values = list(rates)
     if not values:
         return Score(0, 0.0, 0.0)
@@ -269,12 +275,12 @@ def _score(rates: Iterable[float]) -> Score:
     return Score(len(values), mean, math.sqrt(variance / len(values)))
 
 
-def _mean(values: Iterable[float]) -> float:
+def _mean_or_zero(values: Iterable[float]) -> float:
     kept = list(values)
     return fmean(kept) if kept else 0.0
 
 
-def _quantiles(values: Sequence[float]) -> Latency:
-    """Nearest-rank quantiles: each is an observed latency."""
+def _compute_quantiles(values: Sequence[float]) -> Latency:
+    """Return quantiles by the nearest-rank method, so that each is a latency that was observed."""
     ordered = sorted(values) or [0.0]
     return Latency(*(ordered[min(math.ceil(q * len(ordered)), len(ordered)) - 1] for q in (0.5, 0.9, 0.99)))

@@ -1,8 +1,8 @@
 """Replay: answer calls from recorded responses, so that a recipe can be rehearsed at no cost.
 
-Replay writes nothing: a replayed response is neither stored nor booked in the ledger. Its `cost_usd` and `latency_s`
-are those of the recorded call, so that a rehearsal's report states the cost of the real run's workflows. The
-rehearsal's own spending is counted separately and is zero.
+A replayed response is neither stored nor booked in the ledger. Its `cost_usd` and `latency_s` are those of the recorded
+call, so that a rehearsal's report states what the workflows of a real run would cost. The rehearsal's own spending is
+counted separately and is zero.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SUBTASK = "\n\nSubtask: "
 """Separator between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
 
 
-class Recorded:
-    """Recorded answers of solo workers, by worker, problem and sample.
+class RecordedResponses:
+    """The recorded answers of single workers, found by worker, problem and sample.
 
     A call belongs to the problem whose `worker_prompt` begins its first message, regardless of the subtask and of the
     earlier steps in the message. Rows of problems that are not in `problems` are ignored.
@@ -50,16 +50,19 @@ class Recorded:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
-        """The recorded response, or None. Raises `WorkerRefused` if the recorded worker refused the problem."""
-        row = self._rows.get((worker.name, self._prompt(messages), Sample.of(sample)))
+    def find(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
+        """Return the recorded response to this call; None if none was recorded.
+
+        Raises `WorkerRefused` if the recorded worker refused the problem.
+        """
+        row = self._rows.get((worker.name, self._find_prompt(messages), Sample.of(sample)))
         if row is None:
             return None
         if row.status == "refused":
             raise WorkerRefused(f"worker {worker.name!r} refused {row.problem_key} when it was recorded")
         return replace(row.response, cached=True, replayed=True)
 
-    def _prompt(self, messages: Sequence[Message]) -> str:
+    def _find_prompt(self, messages: Sequence[Message]) -> str:
         opening = messages[0]["content"]
         end = opening.find(_SUBTASK)
         while end >= 0 and opening[:end] not in self._prompts:
@@ -68,7 +71,7 @@ class Recorded:
 
 
 class ReplayClient(WorkerClient):
-    """A client that answers from the response cache and from `recorded`; `Replay` describes its policies."""
+    """A client that answers from the response cache and from recorded responses; `Replay` describes its settings."""
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class ReplayClient(WorkerClient):
         account: Account,
         *,
         replay: Replay,
-        recorded: Recorded,
+        recorded: RecordedResponses,
         pool_file: Path | str = "config/pools",
     ) -> None:
         super().__init__(cache, ledger, account, pool_file=pool_file)
@@ -87,12 +90,12 @@ class ReplayClient(WorkerClient):
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
     ) -> Response:
-        """The recorded response with `replayed=True`.
+        """Return the recorded response, marked as `replayed`.
 
-        If nothing was recorded, the policy "unscorable" raises `ReplayMiss`; "live" calls the worker and raises the
-        errors of `WorkerClient.complete`. Raises `WorkerRefused` if a refusal was recorded.
+        If nothing was recorded, the setting "unscorable" raises `ReplayMiss`, and "live" calls the worker and raises
+        the errors of `WorkerClient.complete`. Raises `WorkerRefused` if a refusal was recorded.
         """
-        response = self._found(worker, messages, sample)
+        response = self._find_response(worker, messages, sample)
         if response is not None:
             with self._counting:
                 self.counts.replayed += 1
@@ -106,9 +109,9 @@ class ReplayClient(WorkerClient):
             f"{self._replay.match}. Precache it, or set replay.on_miss: live in the recipe"
         )
 
-    def _found(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
+    def _find_response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
         if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
             return replace(stored(worker, hit), cached=True, replayed=True)
         if self._replay.match == "problem":
-            return self._recorded.response(worker, messages, sample)
+            return self._recorded.find(worker, messages, sample)
         return None

@@ -1,23 +1,29 @@
-"""Data checks: Great Expectations suites over problems and responses, which name failing rows.
+"""Data checks: Great Expectations suites over problems and responses, whose reports name the failing rows.
 
-What belongs here: the suites of each data stage, grading of gold answers, the report and its pages. What does not:
-removal of failing problems (`ops.curation`), checks of single rows during reading
-(`ops.benchmarks.source_rows`), blocking (`assets.checks`).
+This package has the suites of each data stage, the grading of gold answers, and the reports with their pages. The
+removal of failing problems belongs in `ops.curation`, checks of single rows during reading in
+`ops.benchmarks.source_rows`, and blocking on failed checks in `assets.checks`.
 """
 
-from ops.quality.gold import check_gold, gold_response
-from ops.quality.problem_checks import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, Balance, HeldOut, check_problems
+from ops.quality.gold import check_gold, format_gold_response
+from ops.quality.problem_checks import (
+    MAX_ANSWER_CHARS,
+    MAX_QUESTION_CHARS,
+    DomainBalance,
+    HeldOutQuestions,
+    check_problems,
+)
 from ops.quality.response_checks import check_responses
 from ops.quality.suite import QualityReport
 
 __all__ = [
     "MAX_ANSWER_CHARS",
     "MAX_QUESTION_CHARS",
-    "Balance",
-    "HeldOut",
+    "DomainBalance",
+    "HeldOutQuestions",
     "QualityReport",
     "check_gold",
     "check_problems",
     "check_responses",
-    "gold_response",
+    "format_gold_response",
 ]

@@ -1,4 +1,7 @@
-"""Does every gold answer, given as a worker would give it, score 1? Proof and report that a grader fits a benchmark."""
+"""Check that every gold answer, in the form in which a worker would give it, scores 1.
+
+A gold answer that fails shows a wrong gold answer, or a grader that does not suit the benchmark.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ops.benchmarks.registry import is_confidential, shown_reason
+from ops.benchmarks.registry import displayable_reason, is_confidential
 from ops.core.documents import markdown_table
 from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.grading.grader import GRADERS
-from ops.quality.suite import QualityReport, Rule, between, run
+from ops.quality.suite import QualityReport, Rule, expect_between, run_suite
 
 
 class GoldGrade(NamedTuple):
-    """The grader's verdict on one gold answer. `score` is None where there is no gold answer."""
+    """The grader's verdict on one gold answer; `score` is None if there is no gold answer."""
 
     row: str
     benchmark: str
@@ -27,65 +30,67 @@ class GoldGrade(NamedTuple):
 
 
 def check_gold(problems: Sequence[Problem], *, name: str = "gold", workspace: Workspace | None = None) -> QualityReport:
-    """Every gold answer must score 1.
+    """Check that every gold answer scores 1; return the report.
 
-    Skipped is what has no gold answer: code without a reference program. With a workspace, Data Docs
-    get the page `name`. A reference program that failed before runs again: it may need a library that is there now.
+    Problems without a gold answer (code without a reference program) are skipped. With a workspace, the page `name` of
+    Data Docs is written. A reference program that failed before runs again, because a library that it needs may have
+    been installed since.
     """
     verdicts = grade_gold(problems)
     given = [verdict for verdict in verdicts if verdict.score is not None]
     rows = [{"row": verdict.row, "gold_score": verdict.score} for verdict in given]
-    rules = [Rule("gold answer that does not score 1", between("gold_score", 1, 1))]
+    rules = [Rule("gold answer that does not score 1", expect_between("gold_score", 1, 1))]
     skipped = len(verdicts) - len(given)
     if not given:
         return QualityReport(True, [], 0, skipped)
-    report = run(name, rows, rules, workspace=workspace, skipped=skipped)
-    failures = [_sentence(verdict) for verdict in given if verdict.score != 1]
+    report = run_suite(name, rows, rules, workspace=workspace, skipped=skipped)
+    failures = [_describe_failure(verdict) for verdict in given if verdict.score != 1]
     return QualityReport(report.success, failures, len(given), skipped, report.page)
 
 
 def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> list[GoldGrade]:
-    """Grade every gold answer, in order; programs `workers` at a time (default: one per processor)."""
+    """Grade every gold answer, in order; `workers` programs run at a time (default: one per processor)."""
     from ops.grading import grade_many
 
     gradable = [problem for problem in problems if _has_gold(problem)]
-    pairs = [(problem, gold_response(problem)) for problem in gradable]
-    left = iter(grade_many(pairs, workers=workers, failures_again=True))
+    pairs = [(problem, format_gold_response(problem)) for problem in gradable]
+    left = iter(grade_many(pairs, workers=workers, rerun_failures=True))
     verdicts = []
     for problem in problems:
         name, hidden = problem.key, is_confidential(problem.benchmark)
         answer = "" if hidden else problem.answer
         grade = next(left) if _has_gold(problem) else None
-        reason = shown_reason(problem.benchmark, grade) if grade else "no gold answer, or a judge grades it"
+        reason = displayable_reason(problem.benchmark, grade) if grade else "no gold answer, or a judge grades it"
         score = grade.score if grade else None
         verdicts.append(GoldGrade(name, problem.benchmark, problem.grader, score, answer, reason))
     return verdicts
 
 
 def _has_gold(problem: Problem) -> bool:
-    """Whether there is a gold answer that its grader judges without asking a worker (`ops.quality.agreement`)."""
-    return bool(problem.answer.strip()) and GRADERS[problem.grader].judge is not None
+    """Return whether the problem has a gold answer that its grader grades without asking a worker."""
+    return bool(problem.answer.strip()) and GRADERS[problem.grader].grade_answer is not None
 
 
-def gold_response(problem: Problem) -> str:
-    """The gold answer in the form that the worker prompt asks for."""
-    return GRADERS[problem.grader].gold_response(problem)
+def format_gold_response(problem: Problem) -> str:
+    """Return the gold answer in the form that the worker prompt asks for."""
+    return GRADERS[problem.grader].format_gold_response(problem)
 
 
-def _sentence(verdict: GoldGrade) -> str:
+def _describe_failure(verdict: GoldGrade) -> str:
     gold = f" {verdict.answer!r:.80}" if verdict.answer else ""
     return f"{verdict.row}: gold answer{gold} scores {verdict.score:g} ({verdict.reason})"
 
 
 _ABSENT = re.compile(r"No module named '([\w.]+)'")
-SHOWN_REASON = 160
-"""Characters of a reason that are shown."""
+MAX_REASON_CHARACTERS = 160
+"""The maximum length of a reason in the report, in characters."""
 
 
-class Golds(NamedTuple):
-    """One set of problems: its verdicts, how many of its rows were no problems, and how long grading took (s).
+class GoldGrades(NamedTuple):
+    """The verdicts on the gold answers of one set of problems.
 
-    `graded_on`: which tests its scores are of (`benchmarks.registry.graded_on`).
+    `malformed` is the number of rows that were no problems, and `seconds` the time that grading took. `graded_on` says
+    which tests the scores are of (`benchmarks.registry.describe_graded_tests`).
     """
 
     verdicts: Sequence[GoldGrade]
@@ -94,49 +99,53 @@ class Golds(NamedTuple):
     graded_on: str = ""
 
     @property
-    def given(self) -> list[GoldGrade]:
-        """Those with a gold answer to grade."""
+    def graded(self) -> list[GoldGrade]:
+        """The verdicts on problems that have a gold answer."""
         return [verdict for verdict in self.verdicts if verdict.score is not None]
 
     @property
-    def missed(self) -> list[GoldGrade]:
-        return [verdict for verdict in self.given if verdict.score != 1]
+    def failed(self) -> list[GoldGrade]:
+        """The verdicts on gold answers that do not score 1."""
+        return [verdict for verdict in self.graded if verdict.score != 1]
 
     @property
-    def share(self) -> float:
-        """Share of gold answers that score 1; 1 where there is none."""
-        return 1 - len(self.missed) / len(self.given) if self.given else 1.0
+    def pass_rate(self) -> float:
+        """The share of gold answers that score 1; 1 if there are none."""
+        return 1 - len(self.failed) / len(self.graded) if self.graded else 1.0
 
 
-def gold_report(sets: Mapping[str, Golds], sandbox: str) -> str:
-    """A table of the sets, then the misses of each, in markdown. `sandbox`: the isolation of programs."""
+def render_gold_report(sets: Mapping[str, GoldGrades], sandbox: str) -> str:
+    """Return a Markdown report: a table of the sets, then the failing gold answers of each.
+
+    `sandbox` is the isolation of programs.
+    """
     head = ("set", "problems", "malformed rows", "with a gold answer", "score 1", "share", "s")
     rows = [
         (
             name,
             len(golds.verdicts),
             golds.malformed,
-            len(golds.given),
-            len(golds.given) - len(golds.missed),
-            f"{100 * golds.share:.2f} %" if golds.given else "–",
+            len(golds.graded),
+            len(golds.graded) - len(golds.failed),
+            f"{100 * golds.pass_rate:.2f} %" if golds.graded else "–",
             f"{golds.seconds:.0f}",
         )
         for name, golds in sets.items()
     ]
     parts = [markdown_table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
     parts += [f"{name} is graded on {golds.graded_on}." for name, golds in sets.items() if golds.graded_on]
-    parts += [_misses(name, golds.missed) for name, golds in sets.items() if golds.missed]
+    parts += [_render_failures(name, golds.failed) for name, golds in sets.items() if golds.failed]
     return "\n\n".join(parts) + "\n"
 
 
-def _misses(name: str, missed: Sequence[GoldGrade]) -> str:
+def _render_failures(name: str, missed: Sequence[GoldGrade]) -> str:
     absent: dict[str, list[str]] = defaultdict(list)
     others = []
     for verdict in missed:
         if match := _ABSENT.search(verdict.reason):
-            absent[match.group(1).partition(".")[0]].append(_id(verdict))
+            absent[match.group(1).partition(".")[0]].append(_problem_id(verdict))
         else:
-            others.append((_id(verdict), f"`{verdict.reason[:SHOWN_REASON]}`"))
+            others.append((_problem_id(verdict), f"`{verdict.reason[:MAX_REASON_CHARACTERS]}`"))
     lines = [f"Missed in {name}:"]
     if absent:
         ranked = sorted(absent.items(), key=lambda pair: (-len(pair[1]), pair[0]))
@@ -148,5 +157,5 @@ def _misses(name: str, missed: Sequence[GoldGrade]) -> str:
     return "\n\n".join(lines)
 
 
-def _id(verdict: GoldGrade) -> str:
+def _problem_id(verdict: GoldGrade) -> str:
     return verdict.row.partition("/")[2]

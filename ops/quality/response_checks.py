@@ -1,4 +1,4 @@
-"""The rules that precached responses must keep: one row per worker, problem and sample; sane scores and costs."""
+"""The rules that precached responses must satisfy: one row per worker, problem and sample; valid scores and costs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, get_args
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, Status
 from ops.core.workspace import Workspace
-from ops.quality.suite import QualityReport, Rule, among, between, run, true, unique
+from ops.quality.suite import QualityReport, Rule, expect_among, expect_between, expect_flag, expect_unique, run_suite
 
-Key = tuple[str, str, str, int]
-"""Worker, benchmark, problem id, sample index."""
+ResponseKey = tuple[str, str, str, int]
+"""The identity of a response: worker, benchmark, problem id and sample index."""
 
 
 def check_responses(
@@ -26,20 +26,20 @@ def check_responses(
     """Check that responses are complete: every shortlisted problem is answered, unreachable or refused.
 
     Covers the workers and benchmarks in `responses`; others are checked with their own partitions. With a workspace,
-    Data Docs get the page `name`.
+    the page `name` of Data Docs is written.
     """
     wanted = {problem.key for problem in shortlist}
-    rows = [_facts(row, wanted) for row in responses]
-    rows += [{"row": _name(key), "answered": False} for key in _missing(responses, shortlist, samples)]
-    return run(name, rows, _rules(list(workers), samples), workspace=workspace)
+    rows = [_describe_response(row, wanted) for row in responses]
+    rows += [{"row": _format_key(key), "answered": False} for key in _find_missing(responses, shortlist, samples)]
+    return run_suite(name, rows, _response_rules(list(workers), samples), workspace=workspace)
 
 
-def _name(key: Key) -> str:
+def _format_key(key: ResponseKey) -> str:
     worker, benchmark, problem, sample = key
     return f"{worker}: {benchmark}/{problem} #{sample}"
 
 
-def _missing(responses: Sequence[ResponseRow], shortlist: Sequence[Problem], samples: int) -> list[Key]:
+def _find_missing(responses: Sequence[ResponseRow], shortlist: Sequence[Problem], samples: int) -> list[ResponseKey]:
     cells = sorted({(row.worker, row.benchmark) for row in responses})
     there = {(row.worker, row.benchmark, row.problem_id, row.sample) for row in responses}
     keys = (
@@ -52,9 +52,9 @@ def _missing(responses: Sequence[ResponseRow], shortlist: Sequence[Problem], sam
     return [key for key in keys if key not in there]
 
 
-def _facts(row: ResponseRow, shortlist: set[str]) -> dict[str, Any]:
+def _describe_response(row: ResponseRow, shortlist: set[str]) -> dict[str, Any]:
     return {
-        "row": _name((row.worker, row.benchmark, row.problem_id, row.sample)),
+        "row": _format_key((row.worker, row.benchmark, row.problem_id, row.sample)),
         "answered": True,
         "worker": row.worker,
         "shortlisted": row.problem_key in shortlist,
@@ -69,18 +69,18 @@ def _facts(row: ResponseRow, shortlist: set[str]) -> dict[str, Any]:
     }
 
 
-def _rules(workers: Sequence[str], samples: int) -> list[Rule]:
+def _response_rules(workers: Sequence[str], samples: int) -> list[Rule]:
     return [
-        Rule("shortlisted, but neither answered nor said to be unreachable", true("answered")),
-        Rule("answered twice", unique("row")),
-        Rule("worker that is not in the pool", among("worker", workers)),
-        Rule("problem that is not on the shortlist", true("shortlisted")),
-        Rule(f"sample index outside 0 to {samples - 1}", between("sample", 0, samples - 1)),
-        Rule("unknown status", among("status", get_args(Status))),
-        Rule("score outside 0 to 1", between("score", 0, 1)),
-        Rule("score without an answer", true("score_fits_status")),
-        Rule("prompt tokens below 0", between("prompt_tokens", 0)),
-        Rule("completion tokens below 0", between("completion_tokens", 0)),
-        Rule("cost below 0 USD", between("cost_usd", 0)),
-        Rule("latency below 0 s", between("latency_s", 0)),
+        Rule("shortlisted, but neither answered nor said to be unreachable", expect_flag("answered")),
+        Rule("answered twice", expect_unique("row")),
+        Rule("worker that is not in the pool", expect_among("worker", workers)),
+        Rule("problem that is not on the shortlist", expect_flag("shortlisted")),
+        Rule(f"sample index outside 0 to {samples - 1}", expect_between("sample", 0, samples - 1)),
+        Rule("unknown status", expect_among("status", get_args(Status))),
+        Rule("score outside 0 to 1", expect_between("score", 0, 1)),
+        Rule("score without an answer", expect_flag("score_fits_status")),
+        Rule("prompt tokens below 0", expect_between("prompt_tokens", 0)),
+        Rule("completion tokens below 0", expect_between("completion_tokens", 0)),
+        Rule("cost below 0 USD", expect_between("cost_usd", 0)),
+        Rule("latency below 0 s", expect_between("latency_s", 0)),
     ]

@@ -1,11 +1,11 @@
-"""The thin edge to Great Expectations: named rules over a table, a verdict in sentences, and Data Docs.
+"""The interface to Great Expectations: named rules over a table, a report in sentences, and the Data Docs pages.
 
-The tables hold facts about rows (lengths, counts, yes and no, ids), never a question or an answer: what Great
+The tables hold facts about rows (lengths, counts, flags, ids), never a question or an answer, so that what Great
 Expectations stores and shows cannot repeat a benchmark's text.
 
-As generated, each page of Data Docs loads styles and scripts from five content networks, and an image whose address
-carries an id of the project. Without a network such a page is bare, and with one it tells a third party when it was
-opened; so these are taken out, a stylesheet of our own goes in, and an index lists the newest results.
+As generated, each Data Docs page loads styles and scripts from five content networks, and an image whose address
+carries an id of the project. Without a network such a page is bare, and with one it tells third parties when it was
+opened. These links are therefore removed, a stylesheet of our own is inserted, and an index lists the newest results.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ ol.breadcrumb { list-style: none; padding: 0 }
 
 
 class SuiteResult(NamedTuple):
-    """The newest validation of one suite, as the index lists it."""
+    """The newest validation of one suite, as the index lists it: `passed` of its `rules` passed at `time` (UTC)."""
 
     suite: str
     success: bool
-    kept: int
+    passed: int
     rules: int
-    at: str
+    time: str
 
 
 def read_results(validations: Path) -> list[SuiteResult]:
-    """The files of Great Expectations' store of results, one a suite."""
+    """Read the newest result of each suite from the files of Great Expectations' result store."""
     results = []
     for file in sorted(validations.glob("*/*/*/*.json")):
         try:
@@ -75,27 +75,28 @@ def read_results(validations: Path) -> list[SuiteResult]:
     return results
 
 
-def finish(docs: Path, results: list[SuiteResult]) -> None:
-    """Make every page of the site self-contained and write its index."""
+def finish_site(docs: Path, results: list[SuiteResult]) -> None:
+    """Make every page of the site self-contained and write the site's index."""
     for page in docs.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         if "<style>/* podium */" not in text:
             text = _REMOTE.sub("", text).replace("</head>", f"<style>/* podium */{_STYLE}</style></head>", 1)
             write_text(page, text)
-    write_text(docs / "index.html", _index(docs, results))
+    write_text(docs / "index.html", _render_index(docs, results))
 
 
-def page_of(docs: Path, suite: str) -> Path:
-    """The newest page of a suite; the index where there is none."""
+def find_newest_page(docs: Path, suite: str) -> Path:
+    """Return the newest page of a suite; the index if the suite has none."""
     pages = sorted((docs / "validations" / suite).rglob("*.html"))
     return pages[-1] if pages else docs / "index.html"
 
 
-def _index(docs: Path, results: list[SuiteResult]) -> str:
+def _render_index(docs: Path, results: list[SuiteResult]) -> str:
     rows = "".join(
         f'<tr><td class="{"pass" if result.success else "fail"}"></td>'
-        f'<td><a href="{page_of(docs, result.suite).relative_to(docs).as_posix()}">{html.escape(result.suite)}</a></td>'
-        f"<td>{result.kept} of {result.rules}</td><td>{result.at} UTC</td></tr>"
+        f'<td><a href="{find_newest_page(docs, result.suite).relative_to(docs).as_posix()}">'
+        f"{html.escape(result.suite)}</a></td>"
+        f"<td>{result.passed} of {result.rules}</td><td>{result.time} UTC</td></tr>"
         for result in results
     )
     head = "<tr><th></th><th>suite</th><th>rules kept</th><th>checked</th></tr>"
@@ -107,16 +108,17 @@ def _index(docs: Path, results: list[SuiteResult]) -> str:
     )
 
 
-NAMED_ROWS = 8
-"""How many rows a failure names in its sentence, and how many failures a summary."""
+MAX_NAMED_ROWS = 8
+"""The number of rows that a failure names, and the number of failures that a summary names."""
 _SITE = "podium"
 
 
 @dataclass(frozen=True)
 class QualityReport:
-    """The verdict: what failed, in sentences that name rows. `skipped` problems could not be checked.
+    """The result of a check: the failures, in sentences that name rows.
 
-    `page` is the Data Docs page of the run, where one was written.
+    `checked` is the number of rows, and `skipped` the number of problems that could not be checked. `page` is the Data
+    Docs page of the check, if one was written.
     """
 
     success: bool
@@ -125,61 +127,63 @@ class QualityReport:
     skipped: int = 0
     page: Path | None = None
     set_aside: int = 0
-    """Rows that were left out before, because their gold answer failed: few enough to go on without them."""
+    """The number of rows that were left out before the check because their gold answer failed."""
 
     def __bool__(self) -> bool:
         return self.success
 
     @property
     def summary(self) -> str:
-        """The first failures, or how many rows were checked."""
-        more = len(self.failures) - NAMED_ROWS
-        listing = "; ".join(self.failures[:NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
+        """The first failures, or the number of checked rows if there are none."""
+        more = len(self.failures) - MAX_NAMED_ROWS
+        listing = "; ".join(self.failures[:MAX_NAMED_ROWS]) + (f"; and {more} more" if more > 0 else "")
         aside = f"; {self.set_aside} set aside before, their gold answers failed" if self.set_aside else ""
         return (listing or f"{self.checked} rows checked") + aside
 
 
 class Rule(NamedTuple):
-    """An expectation, and what is wrong when it fails."""
+    """An expectation of Great Expectations, and the fault that it finds in words."""
 
-    words: str
+    fault: str
     expectation: Any
 
 
-def gallery() -> Any:
-    """Great Expectations' expectations. Untyped: it does not export them as type checkers accept."""
+def load_expectations() -> Any:
+    """Return the module with Great Expectations' expectations. Untyped, because the library does not export them for
+    type checkers."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations as gx
 
     return gx.expectations
 
 
-def true(column: str, wanted: bool = True) -> Any:
-    """Every row has `wanted` in the yes-or-no column."""
-    return gallery().ExpectColumnValuesToBeInSet(column=column, value_set=[wanted])
+def expect_flag(column: str, expected: bool = True) -> Any:
+    """Return the expectation that every row has the value `expected` in this boolean column."""
+    return load_expectations().ExpectColumnValuesToBeInSet(column=column, value_set=[expected])
 
 
-def among(column: str, values: Sequence[str]) -> Any:
-    """Every row has one of `values`."""
-    return gallery().ExpectColumnValuesToBeInSet(column=column, value_set=list(values))
+def expect_among(column: str, values: Sequence[str]) -> Any:
+    """Return the expectation that every row has one of `values` in this column."""
+    return load_expectations().ExpectColumnValuesToBeInSet(column=column, value_set=list(values))
 
 
-def between(column: str, least: float | None, most: float | None = None) -> Any:
-    """Every row has a number within the bounds, which count as within; None: no bound."""
-    return gallery().ExpectColumnValuesToBeBetween(column=column, min_value=least, max_value=most)
+def expect_between(column: str, least: float | None, most: float | None = None) -> Any:
+    """Return the expectation that every row has a number between `least` and `most`, both included; None is no
+    bound."""
+    return load_expectations().ExpectColumnValuesToBeBetween(column=column, min_value=least, max_value=most)
 
 
-def unique(column: str) -> Any:
-    """No two rows share a value."""
-    return gallery().ExpectColumnValuesToBeUnique(column=column)
+def expect_unique(column: str) -> Any:
+    """Return the expectation that no two rows have the same value in this column."""
+    return load_expectations().ExpectColumnValuesToBeUnique(column=column)
 
 
 def docs_folder(workspace: Workspace) -> Path:
-    """The folder of Data Docs; open `index.html` in a browser."""
+    """Return the folder of Data Docs, whose `index.html` can be opened in a browser."""
     return workspace.state / "data_docs"
 
 
-def run(
+def run_suite(
     name: str,
     rows: Sequence[Mapping[str, Any]],
     rules: Sequence[Rule],
@@ -187,24 +191,25 @@ def run(
     workspace: Workspace | None = None,
     skipped: int = 0,
 ) -> QualityReport:
-    """Check `rows`, each with its name in column "row". With a workspace, write the suite's Data Docs page.
+    """Check `rows`, which name themselves in the column "row", by these rules; return the report.
 
-    No rows is a failure. `name` is the suite's; its earlier page is replaced (Dagster keeps the history).
+    With a workspace, the Data Docs page of the suite `name` is written in place of its earlier page (Dagster keeps the
+    history). An empty table is a failure.
     """
     if not rows:
         return QualityReport(False, ["there is nothing to check"], 0, skipped)
     import pandas as pd
 
-    gallery()
-    with _context(workspace) as context:
-        result, words_of = _validate(context, name, pd.DataFrame(list(rows)), rules)
-        page = _page(context, workspace, name) if workspace is not None else None
+    load_expectations()
+    with _open_context(workspace) as context:
+        result, words_of = _run_validation(context, name, pd.DataFrame(list(rows)), rules)
+        page = _build_page(context, workspace, name) if workspace is not None else None
     failed = [outcome for outcome in result.results if not bool(outcome.success)]
-    failures = [_sentence(words_of[outcome.expectation_config.id], outcome) for outcome in failed]
+    failures = [_describe_failure(words_of[outcome.expectation_config.id], outcome) for outcome in failed]
     return QualityReport(bool(result.success), failures, len(rows), skipped, page)
 
 
-def _validate(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tuple[Any, dict[str, str]]:
+def _run_validation(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tuple[Any, dict[str, str]]:
     import great_expectations as gx
 
     for words, expectation in rules:
@@ -225,16 +230,16 @@ def _validate(context: Any, name: str, frame: Any, rules: Sequence[Rule]) -> tup
     return result, {known.id: words for known, (words, _) in zip(suite.expectations, rules, strict=True)}
 
 
-def _sentence(words: str, outcome: Any) -> str:
+def _describe_failure(words: str, outcome: Any) -> str:
     if (outcome.exception_info or {}).get("raised_exception"):
         return f"{words}: could not be checked ({outcome.exception_info.get('exception_message')})"
     if "observed_value" in outcome.result:
         return f"{words}: found {outcome.result['observed_value']}"
     listed = outcome.result.get("partial_unexpected_index_list") or ()
-    rows = list(dict.fromkeys(str(item["row"]) for item in listed))[:NAMED_ROWS]
+    rows = list(dict.fromkeys(str(item["row"]) for item in listed))[:MAX_NAMED_ROWS]
     more = int(outcome.result.get("unexpected_count") or 0) - len(rows)
     # Two rows of one name are one name: "more" would count the second.
-    unnamed = f" and {more} more" if more > 0 and len(rows) == NAMED_ROWS else ""
+    unnamed = f" and {more} more" if more > 0 and len(rows) == MAX_NAMED_ROWS else ""
     return f"{words}: {', '.join(rows)}{unnamed}"
 
 
@@ -242,7 +247,7 @@ def _sentence(words: str, outcome: Any) -> str:
 
 
 @contextmanager
-def _context(workspace: Workspace | None) -> Iterator[Any]:
+def _open_context(workspace: Workspace | None) -> Iterator[Any]:
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -259,50 +264,51 @@ def _context(workspace: Workspace | None) -> Iterator[Any]:
     with FileLock(folder / ".lock"):  # a context's files take one writer at a time
         context = gx.get_context(mode="file", project_root_dir=folder)
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        if set(context.get_site_names()) != {_SITE} or _base(context) != str(docs_folder(workspace)):
+        if set(context.get_site_names()) != {_SITE} or _find_base_folder(context) != str(docs_folder(workspace)):
             for site in context.get_site_names():
                 context.delete_data_docs_site(site)
-            context.add_data_docs_site(_SITE, _site(docs_folder(workspace)))
+            context.add_data_docs_site(_SITE, _site_settings(docs_folder(workspace)))
         yield context
 
 
-def _base(context: Any) -> str:
-    """Where the context writes pages: another folder than it should, once the checkout was moved."""
+def _find_base_folder(context: Any) -> str:
+    """Return the folder into which the context writes pages; it is outdated if the checkout was moved."""
     sites = context.variables.data_docs_sites or {}
     return str(sites[_SITE]["store_backend"].get("base_directory"))
 
 
-def _site(folder: Path) -> Any:
+def _site_settings(folder: Path) -> Any:
     return {
         "class_name": "SiteBuilder",
         "show_how_to_buttons": False,
         "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder)},
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder", "view": _view("IndexPageView")},
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder", "view": _view_settings("IndexPageView")},
         "site_section_builders": {
-            "expectations": {"view": _view("PageView")},
-            "validations": {"view": _view("PageView")},
+            "expectations": {"view": _view_settings("PageView")},
+            "validations": {"view": _view_settings("PageView")},
             "profiling": "none",
         },
     }
 
 
-def _view(name: str) -> dict[str, str]:
+def _view_settings(name: str) -> dict[str, str]:
     return {"module_name": "ops.quality.views", "class_name": name}
 
 
-def _page(context: Any, workspace: Workspace, name: str) -> Path:
-    """Keep the newest result of the suite alone, and write its pages and the index."""
+def _build_page(context: Any, workspace: Workspace, name: str) -> Path:
+    """Keep only the newest result of the suite, and write its pages and the index."""
     results, docs = Path(context.root_directory) / "uncommitted" / "validations", docs_folder(workspace)
     for old in sorted((results / name).glob("*/*"), key=lambda run: run.name)[:-1]:
         shutil.rmtree(old)
     shutil.rmtree(docs / "validations" / name, ignore_errors=True)
-    context.build_data_docs(site_names=[_SITE], resource_identifiers=_identifiers(context, docs, name))
-    finish(docs, read_results(results))
-    return page_of(docs, name)
+    context.build_data_docs(site_names=[_SITE], resource_identifiers=_list_identifiers(context, docs, name))
+    finish_site(docs, read_results(results))
+    return find_newest_page(docs, name)
 
 
-def _identifiers(context: Any, docs: Path, name: str) -> list[Any] | None:
-    """What a suite's pages show: its expectations and its result; None, which means all, where there is no site yet."""
+def _list_identifiers(context: Any, docs: Path, name: str) -> list[Any] | None:
+    """Return the identifiers of a suite's pages: its expectations and its result; None for all pages if there is no
+    site yet."""
     from great_expectations.data_context.types.resource_identifiers import ExpectationSuiteIdentifier
 
     if not (docs / "index.html").is_file():

@@ -1,7 +1,7 @@
-"""Great Expectations' page views, which compile each of their templates once in a process.
+"""Page views for Great Expectations that compile each template once in a process.
 
-Great Expectations makes an environment for every section of every site that it builds, and compiles the same some
-thirty templates in each. `ops.quality.suite` names these views in the site's configuration; Great Expectations alone
+Great Expectations makes an environment for every section of every site that it builds, and compiles some thirty
+templates in each. `ops.quality.suite` names these views in the site's configuration, and only Great Expectations
 imports this module.
 """
 
@@ -15,7 +15,7 @@ from jinja2.bccache import Bucket
 
 
 class _CompiledTemplates(BytecodeCache):
-    """Compiled templates by Jinja's key; Jinja compares the checksum of the source itself."""
+    """A cache of compiled templates by Jinja's key; Jinja itself compares the checksum of the source."""
 
     def __init__(self) -> None:
         self._code: dict[str, bytes] = {}
@@ -32,7 +32,7 @@ _COMPILED = _CompiledTemplates()
 
 
 class PageView(DefaultJinjaPageView):
-    """A page of expectations or of results."""
+    """The view of a page of expectations or of results."""
 
     def __init__(self, **folders: Any) -> None:
         super().__init__(**folders)
@@ -40,7 +40,7 @@ class PageView(DefaultJinjaPageView):
 
 
 class IndexPageView(DefaultJinjaIndexPageView):
-    """The site's first page."""
+    """The view of the site's first page."""
 
     def __init__(self, **folders: Any) -> None:
         super().__init__(**folders)

@@ -37,19 +37,21 @@ _NOTHING_TO_ROLL_BACK = "There is no champion to roll back. Promote a version fi
 
 
 class Overtaken(RegistryError):
-    """The champion has changed since the version was judged, or a person decided, so the decision does not apply."""
+    """The decision no longer applies, because another version became champion after the version was judged or after the
+    person decided."""
 
 
 def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: Dossier | None = None) -> bool:
-    """Log the verdict with the version and, if it passed, make it champion. Returns whether it is champion now.
+    """Store the gate's decision with the version and, if the version passed, make it the champion. Return whether it is
+    the champion now.
 
-    The tag `verdict` is the gate's. An override keeps it and adds the tags `decision` ("overridden"), `override` (name
-    and reason) and `overridden_at`. A version that was rolled back is promoted again only by an override. For the
-    present champion nothing is written.
+    The tag `verdict` holds the gate's decision. If a person overrides the gate, that tag stays as it is, and the tags
+    `decision` ("overridden"), `override` (name and reason) and `overridden_at` are added. A version that was rolled
+    back is promoted again only by an override. Nothing is written if the version is already the champion.
 
     Raises `RegistryError` if there is no such version, `Overtaken` if the champion is no longer the one in
-    `verdict.against`, `Refused` if the version's lineage is incomplete or a file differs from the registered one (also
-    with an override), and `Locked`.
+    `verdict.against`, `Refused` if the version's lineage is incomplete or a file differs from the registered one (an
+    override does not change that), and `Locked` if another process keeps the lock of the champion for too long.
     """
     with alone(workspace), connected(workspace) as client:
         known = version_named(client, version)
@@ -90,13 +92,17 @@ def promote(workspace: Workspace, version: str, verdict: GateDecision, dossier: 
 def rollback(
     workspace: Workspace, reason: str, by: str = "", run: str = "", *, against: str | None = None
 ) -> Registered:
-    """Make `previous` champion again, and record the name and reason on the version that it replaces.
+    """Make the version with the alias `previous` champion again, and record the person's name and the reason on the
+    version that it replaces.
 
-    `previous` is then the version that the new champion had replaced, if any, so a second rollback goes further back.
-    `run`: the calling Dagster run; a second call by the same run does nothing (two daemons may both start it).
-    `against`: the version that goes, as the caller knows it; None: whichever is champion. Raises `Overtaken` if another
-    one is champion, `RegistryError` if there is no champion or it replaced no version, `Refused` if a file of the
-    previous version differs from the registered one, `ConfigError` for a blank reason, and `Locked`.
+    Afterwards `previous` is the version that the new champion had replaced, if any, so that a second rollback goes one
+    version further back. `run` is the Dagster run that requests the rollback; a second call by the same run does
+    nothing, because two daemons may both start it. `against` is the version that the caller expects to be champion;
+    None accepts any.
+
+    Raises `Overtaken` if another version is champion, `RegistryError` if there is no champion or it replaced no
+    version, `Refused` if a file of the previous version differs from the registered one, `ConfigError` if the reason is
+    blank, and `Locked`.
     """
     if not reason.strip():
         raise ConfigError(

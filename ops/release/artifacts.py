@@ -20,19 +20,21 @@ from ops.release.lineage import Refused
 from ops.release.mlflow_store import MODEL, Registered, connected
 
 TAG = "files"
-"""The tag of a version with the hash of each of its files, as JSON."""
+"""The tag of a version that holds the SHA-256 of each of its files, as JSON."""
 _PLACES = ("artifacts/policy", "artifacts/pool.yaml", "agent.py", "code")
 CODE = "code"
-"""Common name of the agent and its code; policy and pool are listed file by file."""
+"""The entry of the hashes that covers the agent and all of its code together; the files of policy and pool have one
+entry each."""
 
 
 def hashes(model: Path) -> dict[str, str]:
-    """Path → SHA-256 of each file of the policy and the pool in a logged model's folder, and one of all its code."""
+    """Return the SHA-256 of each file of policy and pool in the folder of a logged model, by path, and one hash of all
+    its code."""
     return hashes_of({name: model / name for name in _PLACES})
 
 
 def hashes_of(places: Mapping[str, Path]) -> dict[str, str]:
-    """The hashes of files and folders that will have these names in the logged model's folder."""
+    """Return the hashes that files and folders will have under the given names in the folder of a logged model."""
     found = {
         (name if file == place else f"{name}/{file.relative_to(place).as_posix()}"): sha256_of(file)
         for name, place in places.items()
@@ -44,8 +46,8 @@ def hashes_of(places: Mapping[str, Path]) -> dict[str, str]:
 
 
 def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
-    """Raise `Refused` for the first file that is missing, changed or new since registration, or if the hashes are
-    missing."""
+    """Raise `Refused` for the first file that was changed, removed or added since the registration, or if no hashes
+    were stored."""
     if TAG not in tags:
         raise Refused(
             f"version {version}: its tag {TAG!r}, which holds the hashes of its files, is missing. Materialize "
@@ -66,8 +68,8 @@ def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
 
 @contextmanager
 def fetched(workspace: Workspace, registered: Registered) -> Iterator[Path]:
-    """Give the logged model's folder with its files checked: in place for a local store, else a temporary copy. Raises
-    `Refused`."""
+    """Yield the folder of the logged model after its files were checked. A local store is read in place; files of a
+    remote store are copied into a temporary folder. Raises `Refused`."""
     with connected(workspace), TemporaryDirectory(prefix="podium-model-") as scratch:
         folder = located(workspace, registered, Path(scratch))
         check_files(registered.version, folder, registered.tags)
@@ -75,8 +77,10 @@ def fetched(workspace: Workspace, registered: Registered) -> Iterator[Path]:
 
 
 def located(workspace: Workspace, registered: Registered, scratch: Path) -> Path:
-    """Return the logged model's folder, unchecked; download it into `scratch` from a remote store. Raises `Refused` if
-    the store lacks the files."""
+    """Return the folder of the logged model without checking its files.
+
+    The files of a remote store are downloaded into `scratch`. Raises `Refused` if the store lacks them.
+    """
     from mlflow.artifacts import download_artifacts
     from mlflow.exceptions import MlflowException
 

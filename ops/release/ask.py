@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the champion's response in the format of MLflow's agent; `inputs` are the options.
+    """Ask the champion one question and return its response in the format of MLflow's agents.
 
-    MLflow stores the trace. Raises `PodiumError`, for an invalid question before anything is loaded.
+    `inputs` are the request's options by name; options without a value are ignored. MLflow stores a trace of the
+    request. Raises `PodiumError`; an invalid question is refused before the champion is loaded.
     """
     given = {name: value for name, value in inputs.items() if value}
     exchange = Exchange({"input": [{"role": "user", "content": text}], "custom_inputs": given})
@@ -38,7 +39,7 @@ def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str,
 
 
 def show(answer: Mapping[str, Any], console: Console) -> None:
-    """Print a response of the agent: its workflow, each step, the final answer and what it cost."""
+    """Print a response of the agent: the workflow, each step, the final answer and the cost."""
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 NEVER = f"There is no {mlflow_store.CHAMPION} yet. `podium run` trains and promotes one"
+"""The message for a workspace that has never had a champion."""
 
 
 @contextmanager
 def champion_of(workspace: Workspace) -> Iterator[RegisteredVersions]:
-    """Give the registry's champion; mlflow is set to the workspace's store and experiment meanwhile. Raises
-    `RegistryError` if there is none."""
+    """Yield the registered versions of the workspace, while mlflow's own functions use the workspace's store and
+    experiment. Raises `RegistryError` if there is no champion."""
     if not mlflow_store.store_exists(workspace):
         raise mlflow_store.RegistryError(NEVER)
     with mlflow_store.connected(workspace) as client:
@@ -45,23 +46,23 @@ def champion_of(workspace: Workspace) -> Iterator[RegisteredVersions]:
 
 
 class RegisteredVersions:
-    """Versions of the registry, as `ops.serving.follow.Source`."""
+    """The versions in MLflow's registry, for a server that follows the champion (`ops.serving.follow.Source`)."""
 
     def __init__(self, workspace: Workspace, client: MlflowClient) -> None:
         self._workspace, self._client = workspace, client
 
     def traces(self) -> TraceWriter:
-        """Destination of a server's traces; the caller closes it."""
+        """Return the writer of a server's traces. The caller closes it."""
         return TraceWriter(self._workspace.root, mlflow_store.experiment(self._client, self._workspace))
 
     def trace(self, record: RequestRecord) -> str:
-        """Store one trace now and return its id in MLflow."""
+        """Store the trace of one request at once, and return the id that MLflow gave it."""
         home = mlflow_store.experiment(self._client, self._workspace)
         return store_traces(self._workspace.mlflow_uri, home, [of_request(record)])[0]
 
     def current(self) -> str | None:
-        """Return the version with the alias `champion`, or None. Raises `RegistryError` if the registry does not
-        answer."""
+        """Return the number of the version with the alias `champion`, or None. Raises `RegistryError` if the registry
+        does not answer."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -71,7 +72,7 @@ class RegisteredVersions:
         return None if version is None else version.version
 
     def missing(self) -> str:
-        """Return why there is no champion and the command that makes one. Raises the errors of `current`."""
+        """Return why there is no champion, and the command that makes one. Raises the errors of `current`."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -90,7 +91,8 @@ class RegisteredVersions:
         )
 
     def files(self, version: str) -> VersionFiles:
-        """Return the paths of the version's parts: in place for a local store, else in a copy under `.podium`.
+        """Return the paths of the version's parts on this machine: in place for a local store, otherwise in a copy
+        below `.podium`.
 
         No code of the version is executed. Raises `RegistryError`, `DataError`, and `Refused` if a file differs from
         the registered one.
@@ -133,10 +135,10 @@ class RegisteredVersions:
 def serve(
     workspace: Workspace, settings: Serving, host: str, port: int, when_loaded: Callable[[], None] = lambda: None
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM; `when_loaded` is called before the first answer.
+    """Serve the champion until Ctrl-C or SIGTERM. `when_loaded` is called once, before the first answer.
 
-    Raises `ConfigError` if other machines could connect without a token, `RegistryError` without a champion, and
-    `PodiumError` if it cannot be loaded or the port is taken.
+    Raises `ConfigError` if other machines could connect without a token, `RegistryError` if there is no champion, and
+    `PodiumError` if the champion cannot be loaded or the port is in use.
     """
     from ops.serving.http.access import Access
 

@@ -1,4 +1,4 @@
-"""The evidence of a verdict: the versions compared, their questions, and the result of each pairing."""
+"""The evidence of a promotion decision: which systems were compared, on which questions, and with what result."""
 
 from __future__ import annotations
 
@@ -13,74 +13,83 @@ from ops.results.table import Rows
 DOSSIER = "dossier.json"
 """The artifact of a version's run that has the dossier."""
 MEAN = "mean of the benchmarks"
+"""The name of the row with the mean of all benchmarks, each with the same weight."""
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """Two systems on the questions of one benchmark that both answered. Accuracies are shares; USD, seconds a
-    question."""
+    """The comparison of two systems on the questions of one benchmark that both answered.
+
+    Accuracies are shares in [0, 1]. Costs are USD a question, latencies seconds a question. `ours` is the challenger's
+    value, `theirs` the other system's.
+    """
 
     benchmark: str
-    """A benchmark, or `MEAN` with equal weight for every benchmark."""
+    """The benchmark's name, or `MEAN` for the mean of all benchmarks."""
     questions: int
+    """The number of questions that both systems answered."""
     ours: float
     theirs: float
     low: float
+    """The lower end of the interval of the difference in accuracy, at the confidence of the dossier."""
     high: float
-    """Ends of the interval of the difference, at the confidence of the dossier."""
+    """The upper end of that interval."""
     gains: int
-    """Questions that only this system answered correctly."""
+    """The number of questions that only the challenger answered correctly."""
     losses: int
+    """The number of questions that only the other system answered correctly."""
     usd: float
     their_usd: float
     latency_s: float
     their_latency_s: float
     our_low: float = float("nan")
-    """Ends of the 95 % interval of each accuracy; NaN in a dossier that was written without them."""
+    """The ends of the 95 % interval of each accuracy. They are NaN in a dossier of a version that did not store them.
+    """
     our_high: float = float("nan")
     their_low: float = float("nan")
     their_high: float = float("nan")
     latency_p95_s: float = float("nan")
-    """The 95th percentiles of latency in seconds; NaN in a dossier that was written without them."""
+    """The 95th percentiles of the latency in seconds. They are NaN in a dossier of a version that did not store them.
+    """
     their_latency_p95_s: float = float("nan")
 
 
 @dataclass(frozen=True)
 class Opponent:
-    """A system that the challenger was compared with."""
+    """A system that the challenger was compared with: the champion or the best single worker."""
 
     name: str
     facts: Mapping[str, str]
-    """Known facts about it, in words: version, policy, pool, data."""
+    """What is known about the system, as label → text: version, policy, pool, data."""
     pairings: tuple[Pairing, ...]
     note: str = ""
-    """A caveat of the comparison."""
+    """A reservation about the comparison, as sentences; empty if there is none."""
 
 
 @dataclass(frozen=True)
 class Dossier:
-    """The whole evidence, for a page and for the log of the version."""
+    """The whole evidence of one decision. It is stored with the version and shown as a page."""
 
     version: str
     at: str
-    """Time of the judgement, UTC."""
+    """The time of the decision in UTC, as text."""
     facts: Mapping[str, str]
-    """Policy, pool, data, commit, recipe, seed, training cost of the challenger."""
+    """The challenger's policy, pool, data, commit, recipe, seed and training cost, as label → text."""
     questions: Mapping[str, str]
-    """Benchmark → how many questions, and their key."""
+    """The number of questions of each benchmark and the key that identifies them, as benchmark → text."""
     gate: Mapping[str, Any]
-    """The gate's settings."""
+    """The settings of the gate, by name."""
     confidence: float
-    """Two-sided confidence of the intervals in this interim analysis."""
+    """The two-sided confidence of the intervals in this interim analysis, in [0, 1]."""
     opponents: tuple[Opponent, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the dossier as a mapping for JSON."""
+        """Return the dossier as plain values that JSON can hold."""
         return asdict(self)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Dossier:
-        """Restore a dossier from `as_dict`."""
+        """Restore a dossier from the values that `as_dict` returned."""
         opponents = (
             Opponent(**{**each, "pairings": tuple(Pairing(**row) for row in each["pairings"])})
             for each in facts["opponents"]
@@ -89,7 +98,11 @@ class Dossier:
 
 
 def pairings(ours: Rows, theirs: Rows, confidence: float) -> tuple[Pairing, ...]:
-    """Return the mean and one pairing per benchmark with common questions; nothing without a common question."""
+    """Compare two systems on the questions that both answered: first in the mean of the benchmarks, then on each
+    benchmark.
+
+    Returns an empty tuple if they have no question in common. `confidence` is that of the interval of the difference.
+    """
     pairs = Pairs.of(ours, theirs)
     if not pairs:
         return ()

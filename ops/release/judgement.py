@@ -1,4 +1,4 @@
-"""Judge a challenger: check its tags, find its champion, count the interim analysis, and apply the gate."""
+"""Apply the promotion gate to a challenger: check its tags, find the champion, number the analysis, and decide."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.config import JudgeGrader, PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.stored import CONDUCTOR, stored_scores
+from ops.evaluation.stored import CONDUCTOR, read_policy_scores
 from ops.quality.agreement import load_agreement
 from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, pairings
@@ -37,27 +37,28 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict and its evidence; None if the challenger is the champion, because there is nothing new to judge."""
+    """A decision of the gate with its evidence."""
 
     decision: GateDecision
     dossier: Dossier | None
+    """The evidence; None if the challenger is the champion itself, because a comparison with itself shows nothing."""
 
 
 def judge(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
-    """Judge the challenger by the gate against the champion at the pool's prices, and record the interim analysis
-    first.
+    """Decide by the gate whether the challenger replaces the champion, at the prices of the pool. The interim analysis
+    is counted before the comparison.
 
-    For the champion itself: the decision at its promotion, since a comparison with itself has no information. A
-    benchmark does not count as shared if the champion's scores are of other questions, or if another version of a
-    grader judged them. Raises
-    `RegistryError` if the challenger's version does not exist, and `Refused` if its lineage is incomplete or `tested`
-    is of another policy, pool or data than the tags state.
+    For the champion itself, the decision of its promotion is returned. A benchmark is left out of the comparison if the
+    champion was scored on other questions, or if another version of a grader graded its answers.
+
+    Raises `RegistryError` if there is no such version, and `Refused` if its lineage is incomplete or `tested` is about
+    another policy, pool or data than its tags state.
     """
     champion = registry.champion(setup.workspace)
     if champion is not None and champion.version == challenger.version:
         return Judgement(registry.recorded_decision(setup.workspace, champion.version), None)
     check_complete(challenger.version, challenger.tags)
-    shown = {"policy": tested.policy, "pool_answers_key": setup.pool.answers_key, "evaluation": tested.origin}
+    shown = {"policy": tested.policy, "pool_answers_key": setup.pool.answers_key, "evaluation": tested.scores_key}
     check_claims(challenger.version, challenger.tags, {name: value for name, value in shown.items() if value})
     _check_scores(setup, challenger, tested)
     again = _scored_again(setup, champion) if champion else None
@@ -90,7 +91,7 @@ def judge(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison,
 
 
 def with_judges(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
-    """Add the check of each judge's agreement with labelled answers."""
+    """Add one check for each judge of the recipe: whether it agrees with labelled answers often enough."""
     checks = [_agrees(setup, name, grader, gate) for name, grader in setup.recipe.judges.items()]
     passed = decision.promote and all(check.passed for check in checks)
     return replace(decision, promote=passed, checks=(*decision.checks, *checks))
@@ -102,7 +103,7 @@ def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGa
     if known is None:
         how = f"not measured for this judge and rubric: `podium data gold {setup.recipe.name}` measures it"
         return Check(name, 0.0, bound, False, how)
-    return Check(name, known.low, bound, known.low >= bound, f"lower end: {known}")
+    return Check(name, known.lower_bound, bound, known.lower_bound >= bound, f"lower end: {known}")
 
 
 def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | None:
@@ -110,8 +111,8 @@ def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | Non
     step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
     try:
-        benchmarks = [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
-        return stored_scores(setup, policy, CONDUCTOR, benchmarks)
+        benchmarks = [name for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own]
+        return read_policy_scores(setup, policy, CONDUCTOR, benchmarks)
     except DataError:
         return None
 
@@ -130,7 +131,8 @@ def _check_scores(setup: Setup, challenger: mlflow_store.Registered, tested: Com
 
 
 def other_graders(champion: mlflow_store.Registered, benchmarks: Sequence[str]) -> str:
-    """Return in one line why the champion's scores on these benchmarks are not compared, and what to do."""
+    """Return one line that says why the champion's scores on these benchmarks are not compared, and which command
+    helps."""
     seed = f" --seed {champion.tags['seed']}" if champion.tags.get("seed") else ""
     command = f"podium run {champion.tags.get('recipe', 'RECIPE')}{seed}"
     return (
@@ -140,7 +142,7 @@ def other_graders(champion: mlflow_store.Registered, benchmarks: Sequence[str]) 
 
 
 def facts_of(registered: mlflow_store.Registered) -> dict[str, str]:
-    """Return a version's lineage tags under their labels on a page."""
+    """Return the tags that state a version's origin, under the labels that a page shows."""
     return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
 
 

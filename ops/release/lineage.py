@@ -1,4 +1,4 @@
-"""A model version's tags: its lineage, and the pool and data that it was tested on."""
+"""The tags of a model version that state its origin, and the pool and data on which it was tested."""
 
 from __future__ import annotations
 
@@ -9,48 +9,54 @@ from ops.core.errors import PodiumError
 
 
 class Refused(PodiumError):
-    """A version must not be released, not even by an override: its lineage, scores or files differ from what it
-    states."""
+    """A version must not be released, because its origin, its scores or its files differ from what it states. An
+    override does not change that."""
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """The origin of a model version; every field becomes a tag. `training_cost_usd` is in USD."""
+    """The origin of a model version. Each field becomes a tag of the version."""
 
     git_commit: str
+    """The commit of the code that made the version."""
     dvc_revision: str
+    """The revision of the data that the policy was trained on."""
     policy: str
-    """The policy's key, which the scores must name."""
+    """The key of the policy, which the scores must name."""
     pool_answers_key: str
+    """The key of all settings of the pool that can change an answer."""
     pool_prices_key: str
+    """The key of the pool's prices."""
     recipe: str
     training_cost_usd: float
+    """What the training cost in USD."""
     evaluation: str = ""
-    """Key of everything that its scores depend on: policy, pool, questions, settings (`Comparison.origin`)."""
+    """The key of everything that the scores depend on: policy, pool, questions and settings (`Comparison.origin`)."""
     questions: str = ""
     """The key of each benchmark's questions: `math500=1f2e… mmlu=…`."""
     graders: str = ""
     """The graders of each benchmark with their versions: `math500=math:1f2e… mmlu=choice:…`."""
 
     def tags(self) -> dict[str, str]:
-        """Return the fields that have a value."""
+        """Return the fields that have a value, as tags."""
         return {name: str(value) for name, value in vars(self).items() if str(value)}
 
 
 OPTIONAL = frozenset({"evaluation", "questions", "graders"})
 """Tags that versions of other checkouts may lack."""
 REQUIRED = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL)
+"""Tags that every version must have before it is released."""
 
 
 def check_complete(version: str, tags: Mapping[str, str]) -> None:
-    """Raise `Refused` unless the version's lineage is complete."""
+    """Raise `Refused` unless the version has all tags of `REQUIRED`."""
     if missing := [name for name in REQUIRED if not tags.get(name, "").strip()]:
         remedy = "Materialize registered_model again: it registers the policy with its lineage"
         raise Refused(f"version {version}: lineage: {', '.join(missing)} is missing among its tags. {remedy}")
 
 
 def check_claims(version: str, tags: Mapping[str, str], shown: Mapping[str, str]) -> None:
-    """Raise `Refused` if a tag differs from the value in `shown` (by tag) that the version is judged by."""
+    """Raise `Refused` if a tag of the version differs from the value in `shown`, by which the version is compared."""
     for name, value in shown.items():
         if (claimed := tags.get(name)) and claimed != value:
             remedy = "Materialize benchmark_scores, leaderboard and registered_model so that they agree"
@@ -61,18 +67,18 @@ def check_claims(version: str, tags: Mapping[str, str], shown: Mapping[str, str]
 
 
 def questions_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return benchmark → key of the questions that the version was scored on; empty if the tag is missing."""
+    """Return the key of the questions of each benchmark that the version was scored on; empty if the tag is missing."""
     return _pairs(tags.get("questions", ""))
 
 
 def judged_otherwise(tags: Mapping[str, str], graders: Mapping[str, str]) -> list[str]:
-    """Return the benchmarks whose graders, with their versions, are not those that judged the version."""
+    """Return the benchmarks whose graders, with their versions, are not those that graded the version's answers."""
     then = _pairs(tags.get("graders", ""))
     return [benchmark for benchmark, key in graders.items() if then.get(benchmark) != key]
 
 
 def as_tag(keys: Mapping[str, str]) -> str:
-    """Return benchmark → key as the text of a tag."""
+    """Format one key per benchmark as the text of a tag: `math500=1f2e… mmlu=…`."""
     return " ".join(f"{benchmark}={key}" for benchmark, key in keys.items())
 
 

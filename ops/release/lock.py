@@ -1,15 +1,16 @@
-"""A lock under which one process at a time changes the champion.
+"""A lock that lets only one process at a time change the champion.
 
-MLflow sets an alias without comparing it with the previous value, so reading it, deciding and setting it need a lock.
+MLflow sets an alias without comparing it with its previous value. Reading the alias, deciding and setting it therefore
+need a lock.
 
-* A local store (SQLite in this checkout) is on this machine: a file lock, which ends with its process.
+* A local store (SQLite in this checkout) is used by one machine. Its lock is a file lock, which ends with its process.
 
-* A server, or another database, may be the only thing that the machines share. Every store of MLflow makes a registered
-model of a name only once, by its database's unique key: making one named `LOCK` takes the lock, deleting it releases
-the lock.
+* A server, or another database, may be the only thing that several machines share. Every store of MLflow creates a
+  registered model of a given name only once, because its database has a unique key. Creating the model `LOCK` takes the
+  lock, and deleting it releases the lock.
 
-Exclusion needs no clock and no lease. The cost: a process that is killed while it holds the lock (a second or two)
-leaves it behind, and a person must delete it; a slow holder never loses it.
+This exclusion needs neither a clock nor a lease. If a process is killed during the second or two in which it holds the
+lock of a server, the lock remains, and a person must delete it. A slow process never loses the lock.
 """
 
 from __future__ import annotations
@@ -33,19 +34,21 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 LOCK = f"{MODEL}.moving"
-"""The registered model that exists while a process moves the champion of a shared store."""
+"""The name of the registered model that exists while a process changes the champion of a shared store."""
 PATIENCE_S = 60.0
-"""Seconds to wait for another process, which holds the lock for a second or two (longer to hash a large policy)."""
+"""How many seconds to wait for another process. It holds the lock for a second or two, and longer if it hashes a large
+policy."""
 _PAUSE_S = 0.2
 
 
 class Locked(PodiumError):
-    """Another process has been moving the champion for too long."""
+    """Another process has held the lock of the champion for too long."""
 
 
 @contextmanager
 def alone(workspace: Workspace, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Exclude other processes of the same store from this block. Raises `Locked` after `patience_s` seconds."""
+    """Keep other processes that use the same store from changing the champion inside the block. Raises `Locked` after
+    `patience_s` seconds."""
     uri = workspace.mlflow_uri
     if uri.startswith("sqlite:///"):
         file = Path(uri.removeprefix("sqlite:///")).with_name("moving.lock")  # one for all checkouts on this store

@@ -1,4 +1,4 @@
-"""The MLflow tracking store: connections, versions and aliases."""
+"""The connection to MLflow's tracking store, and its model versions and aliases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 MODEL = "conductor"
+"""The name of the registered model."""
 EXPERIMENT = "podium"
+"""The name of the experiment that holds the runs and traces of Podium."""
 ABOUT_EXPERIMENT = "Released versions of the Conductor, and the traces of evaluation and serving."
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
 """Aliases. `previous` is the replaced champion, the target of a rollback."""
@@ -39,7 +41,7 @@ _around: list[str] = []
 
 
 class RegistryError(PodiumError):
-    """The registry lacks what was requested: no such version, no champion, or no previous champion."""
+    """The registry lacks what was requested, for example a version, a champion or a previous champion."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,18 @@ class Registered:
 
     version: str
     run_id: str
+    """The MLflow run that holds the version's artifacts."""
     model_id: str
     aliases: tuple[str, ...]
     tags: Mapping[str, str]
     metrics: Mapping[str, float]
+    """The metrics of the version's logged model."""
 
 
 def store_exists(workspace: Workspace) -> bool:
-    """Return whether the tracking store can have contents: a server, or an existing SQLite file.
+    """Return whether the tracking store can hold anything: it is a server, or the SQLite file exists.
 
-    Raises `DataError` if the workspace's own file had contents and is gone or empty now.
+    Raises `DataError` if the workspace's own file once had contents, and is missing or empty now.
     """
     uri = workspace.mlflow_uri
     for missing in () if workspace.rehearsal else missing_parts(workspace, REGISTRY):
@@ -67,9 +71,9 @@ def store_exists(workspace: Workspace) -> bool:
 
 @contextmanager
 def connected(workspace: Workspace) -> Iterator[MlflowClient]:
-    """Give a client of the workspace's store, to which mlflow's own functions are set meanwhile.
+    """Yield a client of the workspace's store. Inside the block mlflow's own functions use that store.
 
-    A workspace's own store contains no path outside the workspace.
+    Paths in a workspace's own store are adapted first, if the workspace was moved.
     """
     need_mlflow()
     for name, value in _QUIET.items():
@@ -101,7 +105,7 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
 
 
 def experiment(client: MlflowClient, workspace: Workspace) -> str:
-    """Return the id of Podium's experiment; make it unless it exists."""
+    """Return the id of Podium's experiment, which is created if it does not exist."""
     existing = client.get_experiment_by_name(EXPERIMENT)
     if existing is not None:
         return str(existing.experiment_id)
@@ -111,7 +115,8 @@ def experiment(client: MlflowClient, workspace: Workspace) -> str:
 
 
 def check_characters(workspace: Workspace) -> None:
-    """Raise `ConfigError` if MLflow's server answers but cannot store every text. Others find that it is down."""
+    """Raise `ConfigError` if MLflow's server answers but cannot store every character. A server that does not answer is
+    ignored here."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     with connected(workspace) as client:
         from mlflow.exceptions import MlflowException
@@ -129,7 +134,7 @@ def check_characters(workspace: Workspace) -> None:
 
 
 def aliased(client: MlflowClient, alias: str) -> Registered | None:
-    """Return the version with an alias, or None."""
+    """Return the version with that alias, or None."""
     model_version = _by_alias(client, alias)
     return version_named(client, model_version.version) if model_version else None
 
@@ -158,7 +163,7 @@ def _model_version(client: MlflowClient, version: str) -> ModelVersion:
 
 
 def version_named(client: MlflowClient, version: str) -> Registered:
-    """The version of that number. Raises `RegistryError` when there is none."""
+    """Return the version with that number. Raises `RegistryError` if there is none."""
     model_version = _model_version(client, version)
     # The SQL store keeps the logged model's id in the source alone.
     model_id = model_version.model_id or str(model_version.source).removeprefix("models:/")

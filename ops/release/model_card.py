@@ -1,11 +1,11 @@
-"""The texts of a version in MLflow: descriptions, licences, and the model card."""
+"""The texts of a version in MLflow: descriptions, licences and the model card."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import markdown_table
@@ -17,6 +17,7 @@ from ops.results.table import Rows
 from ops.serving.scope import Scope
 
 CARD = "README.md"
+"""The name of the model card among the version's artifacts."""
 CODE_LICENCE = "Apache-2.0"
 ABOUT_MODEL = (
     "A small language model that answers a question by writing a workflow for a pool of other models. "
@@ -29,7 +30,7 @@ _UNTRAINED = "It was not trained."
 
 @dataclass(frozen=True)
 class Release:
-    """One version with its description."""
+    """A version that is about to be registered, with everything that its texts describe."""
 
     card: PolicyCard
     pool: Pool
@@ -38,24 +39,25 @@ class Release:
     recipe: Recipe | None = None
     seed: str = ""
     training_runs: Mapping[str, str] | None = None
-    """Stage of training → its run in MLflow."""
+    """The MLflow run of each training stage, by the stage's name."""
     checkpoint: str | None = None
-    """The logged model in MLflow of the checkpoint that the policy is; None if training was not tracked."""
+    """The logged model in MLflow that is the checkpoint from which the policy was made; None if the training was not
+    tracked."""
 
     @property
     def is_synthetic(self) -> bool:
-        """Return whether its problems were generated and its workers are embedded programs."""
+        """Return whether the problems were generated and the workers are embedded programs."""
         return self.recipe is not None and any(each.source == "embedded" for each in self.recipe.benchmarks.values())
 
     def licence(self) -> str:
-        """Return the licences of the code and of the weights in one line."""
+        """Return one line with the licences of the code and of the weights."""
         base = self.card.pretrained or (self.recipe.policy if self.recipe is not None else None)
         model = getattr(base, "model", None)
         weights = f"as its base model {model}" if model else "no upstream weights"
         return f"code: {CODE_LICENCE}; weights: {weights}"
 
     def summary(self) -> str:
-        """Return two sentences: what the version is, and its results."""
+        """Return two sentences: what the version is, and what it reaches."""
         of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.card.offered)} workers)"
         seed = f", seed {self.seed}" if self.seed else ""
         return f"{'Synthetic demo. ' if self.is_synthetic else ''}{of}{seed}. {self._author()}{self.result()}"
@@ -68,10 +70,10 @@ class Release:
         return "Not trained: one fixed workflow for every question. " if policy is not None else ""
 
     def result(self) -> str:
-        """Return the version's mean accuracies and cost, as far as it was scored."""
+        """Return a sentence with the mean accuracies and the cost, as far as the version was scored."""
         summaries = summarize(self.rows)
         said = []
-        for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", unseen_benchmarks())):
+        for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", ood_benchmarks())):
             scored = [summaries[name].accuracy for name in names if name in summaries]
             if scored:
                 mean = mean_of(scored)
@@ -82,7 +84,8 @@ class Release:
         return f"Accuracy (95 % interval): {', '.join(said)}. The workers cost ${usd:.5f} for each question."
 
     def description(self, experiment_of: Mapping[str, str]) -> str:
-        """Markdown for the version's page; `experiment_of` has the experiments of training runs and checkpoint."""
+        """Return the description of the version in Markdown. `experiment_of` maps a training run or a checkpoint to its
+        experiment, for links."""
         runs = self.training_runs or {}
         links = [f"[{stage}](#/experiments/{experiment_of[run]}/runs/{run})" for stage, run in runs.items()]
         trained = f"Training: {', '.join(links)}." if links else _UNTRAINED if self.card.untrained else _NO_CURVE
@@ -93,7 +96,8 @@ class Release:
         return f"{self.summary()}\n\n{scores}\n\n{trained} The model card is `{CARD}` among the artifacts."
 
     def model_card(self, scope: Scope | None) -> str:
-        """The model card, in Markdown; `scope`: what the version says of questions outside of its training."""
+        """Return the model card in Markdown. `scope` decides whether a question lies outside of the training; None if
+        the version cannot tell."""
         summaries = summarize(self.rows)
         parts = [
             f"# Conductor, policy `{self.lineage.policy}`",

@@ -1,4 +1,4 @@
-"""Make a new version of the model in MLflow: its contents, its origin and its scores."""
+"""Log a new version of the model in MLflow with its contents, its origin and its scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ops.benchmarks.problem_files import raw_file, read_problems
-from ops.benchmarks.registry import is_confidential, training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import is_confidential, ood_benchmarks, training_benchmarks
 from ops.config import Pool, digest, hyperparameters, resolved
 from ops.core.atomic import sha256_of
 from ops.core.digests import SUFFIX, SUMS
@@ -35,18 +35,19 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 SOURCE = "podium"
-"""The source that MLflow shows for its runs."""
+"""The source that MLflow shows for the runs of versions."""
 EXAMPLE = {"input": [{"role": "user", "content": "What is 6 * 7?"}]}
 """The question that MLflow shows as the example of a version's input."""
 _LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS)
-"""Files of a policy that serving does not need. Pickles (`training_args.bin`) also contain paths of the machine. The
-version has the digests of its files in a tag."""
+"""Files of a policy that serving does not need. Pickles such as `training_args.bin` also contain paths of the machine.
+The digests of a version's files are in one of its tags instead."""
 
 
 def log_version(
     workspace: Workspace, client: MlflowClient, policy: Path, release: Release, tags: dict[str, str]
 ) -> ModelVersion:
-    """Log the agent with its policy, pool and scores as a model, and register it; `tags` become the version's."""
+    """Log the agent with its policy, pool and scores as a model, and register it. `tags` become the tags of the
+    version."""
     import mlflow
 
     home = experiment(client, workspace)
@@ -181,11 +182,11 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release, 
 
 
 def scope_of(workspace: Workspace, release: Release) -> Scope | None:
-    """Measure what a policy that was made from scratch was trained on; None for any other policy.
+    """Measure what a policy that was trained from scratch was trained on; return None for any other policy.
 
     An untrained policy has no training mix. A pretrained language model has read far more than its mix, and on real
-    questions the measure does not tell its training from open questions (docs/serving.md). A mix with confidential
-    questions is left out, because not even hashes of their words may be published.
+    questions the measure does not separate its training from other questions (docs/serving.md). No scope is measured
+    for a mix with confidential questions, because not even hashes of their words may be published.
     """
     mix_file = workspace.data / "training_mix.jsonl"
     if release.recipe is None or release.card.untrained or release.card.pretrained or not mix_file.is_file():
@@ -200,7 +201,8 @@ def scope_of(workspace: Workspace, release: Release) -> Scope | None:
 
 
 def content_key(policy: Path, pool: Pool, rows: Rows) -> str:
-    """Return a hash of what makes two versions the same: the policy's files, the pool's answers key, the scores."""
+    """Return a hash over everything that makes two versions the same: the policy's files, the pool's answers key and
+    the scores."""
     files = [
         [str(file.relative_to(policy)), sha256_of(file)]
         for file in sorted(policy.rglob("*"))
@@ -211,13 +213,14 @@ def content_key(policy: Path, pool: Pool, rows: Rows) -> str:
 
 
 def metrics_of(rows: Rows) -> dict[str, float]:
-    """Return flat metrics (`BENCHMARK/accuracy`, `…/standard_error` …) and the two means; NaN is omitted.
+    """Return the version's metrics by name: `BENCHMARK/accuracy`, `BENCHMARK/standard_error` and so on, and the two
+    means. A metric that is NaN is left out.
 
     `…/accuracy_low` and `…/accuracy_high` are the ends of the 95 % interval.
     """
     summaries = summarize(rows)
     metrics = {f"{name}/{key}": value for name, each in summaries.items() for key, value in each.metrics.items()}
-    for label, names in (("in_domain", training_benchmarks()), ("unseen", unseen_benchmarks())):
+    for label, names in (("in_domain", training_benchmarks()), ("unseen", ood_benchmarks())):
         mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
         metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
         metrics |= {f"{label}/accuracy_low": mean.low, f"{label}/accuracy_high": mean.high}

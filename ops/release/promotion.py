@@ -1,9 +1,10 @@
-"""Decide from score rows whether a challenger is promoted: pure functions.
+"""Decide from score rows whether a challenger is promoted. All functions here are pure.
 
-With a challenger every night, a gate that passes a worse one with a chance of 1 in 40 has more likely than not passed
-one after a month. Therefore all interim analyses against one champion share one error probability: analysis k gets a
-part of it, and the parts add up to at most the whole for any number of analyses and any dependence between them
-(Bonferroni's inequality). Neither independent challengers nor unchanged questions are assumed.
+Suppose that a challenger arrives every night, and that the gate passes a worse one with a probability of 1 in 40. After
+a month it has more likely than not passed one. All interim analyses against one champion therefore share one error
+probability: each analysis gets a part of it, and the parts add up to at most the whole, for any number of analyses and
+any dependence between them (Bonferroni's inequality). The method assumes neither independent challengers nor unchanged
+questions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ops.results.summary import Pairs, by_question, format_compliance
 from ops.results.table import Rows
 
 NO_CHAMPION = "none"
-"""Recorded in place of the champion's version if there is no champion."""
+"""The value that is recorded in place of the champion's version if there is no champion."""
 
 
 _RATIO = " ratio to the champion"
@@ -27,7 +28,7 @@ _RATIO = " ratio to the champion"
 
 @dataclass(frozen=True)
 class Check:
-    """One condition of the gate: the value, its bound, and an explanation in words."""
+    """One condition of the gate with its measured value, its bound, and an explanation in words."""
 
     name: str
     value: float
@@ -37,14 +38,14 @@ class Check:
 
     @property
     def is_ratio(self) -> bool:
-        """Return whether the check bounds a cost or a latency. Training does not lower these, so that a failure of such
-        a check does not lead to it."""
+        """Return whether the check bounds a cost or a latency. Training lowers neither, so a failure of such a check
+        does not cause one."""
         return self.name.endswith(_RATIO)
 
 
 @dataclass(frozen=True)
 class Override:
-    """A person's decision to promote regardless of the checks."""
+    """A person's decision to promote a version although the gate did not."""
 
     name: str
     reason: str
@@ -52,31 +53,32 @@ class Override:
 
 @dataclass(frozen=True)
 class GateDecision:
-    """The gate's decision with its evidence, and a person's override."""
+    """A decision of the gate with its evidence, and a person's override if there is one."""
 
     promote: bool
-    """The gate's decision; an override does not change it."""
+    """Whether the gate promotes the version. An override does not change this value."""
     checks: tuple[Check, ...]
     override: Override | None = None
     analysis: int = 1
-    """The number of the interim analysis against this champion, from 1."""
+    """The number of the interim analysis against this champion, counted from 1."""
     against: str | None = None
-    """The champion's version, `NO_CHAMPION` if there was none; None: not recorded."""
+    """The version of the champion; `NO_CHAMPION` if there was none; None if it was not recorded."""
 
     @property
     def failed(self) -> tuple[Check, ...]:
+        """Return the checks that failed."""
         return tuple(check for check in self.checks if not check.passed)
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> GateDecision:
-        """Restore a decision from `as_dict`."""
+        """Restore a decision from the values that `as_dict` returned."""
         by = facts["override"]
         checks = tuple(Check(**check) for check in facts["checks"])
         override = Override(**by) if by else None
         return cls(facts["promote"], checks, override, facts["analysis"], facts.get("against"))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the decision as a mapping for JSON, for the log of the model version."""
+        """Return the decision as plain values that JSON can hold, for the log of the version."""
         return asdict(self)
 
 
@@ -88,12 +90,13 @@ def decide(
     *,
     analysis: int = 1,
 ) -> GateDecision:
-    """Judge the challenger's rows against the champion's (None: no champion yet) and the best worker's.
+    """Decide whether the challenger is promoted, from its rows, the champion's (None if there is no champion) and the
+    best worker's.
 
-    Comparisons are paired: only questions that both sides scored count, and every
-    benchmark weighs the same. Two sides that share too few questions fail, because
-    the difference is unknown. `analysis`: the number of this interim analysis against the champion, from 1;
-    later ones have wider intervals (`confidence_at`). Raises `ValueError` if it is less than 1.
+    The comparisons are paired: only questions that both sides answered count, and every benchmark has the same weight.
+    The check fails if two sides share too few questions, because the difference is then unknown. `analysis` is the
+    number of this interim analysis against the champion, from 1; later analyses use wider intervals (`confidence_at`).
+    Raises `ValueError` if it is less than 1.
     """
     confidence = confidence_at(gate, analysis)
     ours = by_question(challenger)
@@ -110,7 +113,7 @@ def decide(
 
 
 def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
-    """Add a person's decision to promote regardless of the gate's verdict. Raises `ConfigError` if the name or the
+    """Add a person's decision to promote the version although the gate did not. Raises `ConfigError` if the name or the
     reason is blank."""
     for field, value in (("name", name), ("reason", reason)):
         if not value.strip():
@@ -211,11 +214,12 @@ def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Ch
 
 
 def confidence_at(gate: PromotionGate, analysis: int) -> float:
-    """Return the two-sided confidence of the interval of analysis number `analysis` (from 1) against one champion.
+    """Return the two-sided confidence, in [0, 1], of the intervals in interim analysis number `analysis` (from 1)
+    against one champion.
 
-    Without `planned_analyses` the parts are 1/2, 1/6, 1/12 … 1/(k·(k+1)), which add up to 1: most of the error
-    probability goes to the first challengers, and the number of analyses is unlimited. With `planned_analyses` each
-    analysis has the same part, and `decide` refuses later ones. Raises `ValueError` if `analysis` is less than 1.
+    Without the setting `planned_analyses`, the parts of the error probability are 1/2, 1/6, 1/12 … 1/(k·(k+1)), which
+    add up to 1. The first challengers get most of it, and the number of analyses is unlimited. With `planned_analyses`
+    each analysis gets the same part, and `decide` refuses later ones. Raises `ValueError` if `analysis` is less than 1.
     """
     if analysis < 1:
         raise ValueError(f"analyses are counted from 1, got {analysis}")

@@ -1,4 +1,4 @@
-"""Access to MLflow's registry: model versions of the Conductor, their lineage and aliases."""
+"""Read and write the versions of the Conductor in MLflow's registry."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ops.results.table import Rows
 
 SCORES = "scores.parquet"
-"""The artifact of a version's run with its scores; its digest is beside it."""
+"""The artifact with a version's scores. A file beside it holds its digest."""
 VERDICT = "verdict.json"
-"""The artifact of a version's run that explains the verdict."""
+"""The artifact with the last decision about a version."""
 
 
 def register(
@@ -56,11 +56,13 @@ def register(
 ) -> Registered:
     """Log the serving agent with its policy, pool and scores, and register it as challenger.
 
-    `recipe` gives the version its parameters; `training_runs` (stage → run in this store) and the logged model of its
-    `checkpoint` are linked with it. The same policy, pool and scores on the same questions are registered once; a
-    second call returns the existing version. Texts of answers are not stored, so that no confidential benchmark reaches
-    the store. Raises `DataError` if the folder is not a policy's or is damaged, and `RegistryError` if a server or its
-    artifact store does not accept the model: then no version was made.
+    The parameters of the version come from `recipe`. The training runs (stage → run in this store) and the logged model
+    of `checkpoint` are linked with it. The same policy, pool and scores on the same questions are registered once; a
+    second call returns the existing version. Texts of answers are not stored, so that no question of a confidential
+    benchmark reaches the store.
+
+    Raises `DataError` if the folder holds no policy or a damaged one, and `RegistryError` if a server or its artifact
+    store does not accept the model; no version is registered then.
     """
     from ops.conductor.policy import PolicyCard, check_policy
     from ops.release.model_card import Release
@@ -82,12 +84,13 @@ def register(
 
 
 def count_analysis(workspace: Workspace, against: Registered | None, version: str) -> int:
-    """Return the number of the interim analysis of a version against a champion (None: no champion), from 1.
+    """Return the number, from 1, of the interim analysis in which a version is compared with a champion (None if there
+    is none).
 
-    The number is written to the version before the judgement and does not change: a version is a policy with its
-    scores, so a second judgement, or one after a crash, is the same analysis. Analyses on different questions count
-    together, because they share the probability that a worse version replaces this champion. Raises `RegistryError`
-    if the version does not exist.
+    The number is written to the version before the comparison and does not change. A version is a policy with its
+    scores, so a second comparison, or one after a crash, is the same analysis. Analyses on different questions are
+    counted together, because they share the probability that a worse version replaces this champion. Raises
+    `RegistryError` if there is no such version.
     """
     from ops.release.lock import alone
     from ops.release.promotion import NO_CHAMPION
@@ -104,10 +107,8 @@ def count_analysis(workspace: Workspace, against: Registered | None, version: st
 
 
 def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
-    """Return the last decision about a version; "not promoted" if it was never judged.
-
-    Raises `RegistryError` if there is no such version.
-    """
+    """Return the last decision about a version, or "not promoted" if there was none. Raises `RegistryError` if there is
+    no such version."""
     from ops.release.promotion import GateDecision
 
     if not store_exists(workspace):
@@ -118,7 +119,7 @@ def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
 
 
 def recorded(workspace: Workspace, version: str) -> Dossier | None:
-    """Return the evidence of the version's last judgement; None if it was not stored. Raises `RegistryError`."""
+    """Return the evidence of the last decision about a version; None if none was stored. Raises `RegistryError`."""
     from ops.release.dossier import DOSSIER, Dossier
 
     with connected(workspace) as client, TemporaryDirectory() as folder:
@@ -127,7 +128,7 @@ def recorded(workspace: Workspace, version: str) -> Dossier | None:
 
 
 def named(workspace: Workspace, version: str) -> Registered:
-    """Return the version of that number. Raises `RegistryError` if there is none."""
+    """Return the version with that number. Raises `RegistryError` if there is none."""
     if not store_exists(workspace):
         raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
     with connected(workspace) as client:
@@ -135,15 +136,15 @@ def named(workspace: Workspace, version: str) -> Registered:
 
 
 def log_file(workspace: Workspace, registered: Registered, file: Path, folder: str) -> None:
-    """Add a file to the artifacts of one version; it replaces a file of the same name."""
+    """Add a file to the artifacts of a version. It replaces a file of the same name."""
     with connected(workspace) as client:
         client.log_artifact(registered.run_id, str(file), folder)
 
 
 def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
-    """Add files to the artifacts of every version with the policy of that key; they replace files of the same names.
+    """Add files to the artifacts of every version with that policy. They replace files of the same names.
 
-    Returns the versions, oldest first; none if the policy is not registered.
+    Returns these versions, the oldest first; the list is empty if the policy is not registered.
     """
     if not store_exists(workspace):
         return []
@@ -156,7 +157,7 @@ def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str
 
 
 def versions_of(workspace: Workspace, policy: str) -> list[Registered]:
-    """Return the versions with the policy of that key, oldest first."""
+    """Return the versions whose policy has that key, the oldest first."""
     if not store_exists(workspace):
         return []
     with connected(workspace) as client:
@@ -165,7 +166,7 @@ def versions_of(workspace: Workspace, policy: str) -> list[Registered]:
 
 
 def champion(workspace: Workspace) -> Registered | None:
-    """Return the version with alias `champion`, or None; a missing store is not created."""
+    """Return the version with the alias `champion`, or None. A missing store is not created."""
     return _aliased(workspace, CHAMPION)
 
 
@@ -175,8 +176,7 @@ def challenger(workspace: Workspace) -> Registered | None:
 
 
 def latest(workspace: Workspace) -> Registered:
-    """Return the challenger, or the champion where there is no challenger. Raises `RegistryError` if there is
-    neither."""
+    """Return the challenger, or the champion if there is no challenger. Raises `RegistryError` if there is neither."""
     known = challenger(workspace) or champion(workspace)
     if known is None:
         raise RegistryError("There is neither a challenger nor a champion: `podium run` registers one")
@@ -184,8 +184,8 @@ def latest(workspace: Workspace) -> Registered:
 
 
 def challenger_of(workspace: Workspace, policy: str) -> Registered:
-    """Return the challenger, which must have the policy of that key, since a verdict on other scores would not apply to
-    it.
+    """Return the challenger, after checking that it has the policy with that key, because a decision applies to these
+    scores only.
 
     Raises `RegistryError`.
     """
@@ -208,9 +208,9 @@ def _aliased(workspace: Workspace, alias: str) -> Registered | None:
 
 
 def score_rows(workspace: Workspace, registered: Registered) -> pl.LazyFrame:
-    """Return the per-question scores stored with a version, for pairing; completions and answers are empty.
+    """Return the scores of each question that are stored with a version. Completions and answers in them are empty.
 
-    Raises `DataError` if the file was changed since the version was registered.
+    Raises `DataError` if the file was changed since the registration.
     """
     from ops.results.table import scan
 

@@ -20,16 +20,19 @@ OPTIONAL = {
     "datasets": "loading of benchmarks",
     "pyarrow": "loading of benchmarks",
 }
-"""Libraries that the code imports for the purpose named beside them, not to load a version or to answer."""
+"""Libraries that the code imports for the purpose named here, and that neither loading a version nor answering needs.
+"""
 FILE = "requirements.txt"
+"""The name of the list of libraries among a version's files."""
 _ALWAYS = ("mlflow",)
 """The distribution to install where several provide one package."""
 
 
 def requirements(agent: Path, ops: Path) -> list[str]:
-    """`NAME==VERSION` of each library that the agent and the modules of `ops` import that it can reach.
+    """Return `NAME==VERSION` for each library that the agent needs, directly or through the modules of `ops` that it
+    imports.
 
-    Raises `PodiumError` for a library that is not installed here: such a version could not answer anywhere.
+    Raises `PodiumError` for a library that is not installed here, because such a version could not answer anywhere.
     """
     known = _distributions()
     found = {}
@@ -45,7 +48,7 @@ def requirements(agent: Path, ops: Path) -> list[str]:
 
 
 def check_installed(file: Path) -> None:
-    """Raise `PodiumError` unless every library of a version's requirements is installed, in any version."""
+    """Raise `PodiumError` unless each library in the file is installed, in whichever version."""
     missing = []
     for line in file.read_text(encoding="utf-8").splitlines():
         name = line.partition("==")[0].strip()
@@ -61,10 +64,12 @@ def check_installed(file: Path) -> None:
 
 
 def imported(agent: Path, ops: Path) -> set[str]:
-    """Top-level names of the third-party packages that the agent, or a module of `ops` that it reaches, imports.
+    """Return the top-level names of the third-party packages that the agent imports, directly or through modules of
+    `ops`.
 
-    Imports in functions count; those for type checkers do not. A string that names a module of `ops` is an import of
-    it, and one that names a package imports all of its modules: registries load them so.
+    Imports inside functions count; imports for type checkers do not. A string that names a module of `ops` counts as an
+    import of it, and a string that names a package as an import of all its modules, because registries load modules by
+    name.
     """
     packages: set[str] = set()
     seen: set[Path] = set()

@@ -1,7 +1,7 @@
-"""Store a server's traces in batches in a separate process.
+"""Store the traces of a server in batches, in a separate process.
 
-`TraceWriter` is the server's part. `python -m ops.release.trace_writer` is the other process: it reads batches from
-standard input and answers each with the number of traces that it stored.
+The server uses `TraceWriter`. The other process is `python -m ops.release.trace_writer`. It reads batches from standard
+input and answers each with the number of traces that it stored.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAITING_BYTES = 64 * 2**20
-"""Bytes of traces that may wait to be stored; further traces are dropped and counted."""
+"""How many bytes of traces may wait to be stored. Further traces are dropped and counted."""
 BATCH, LINGER_S = 64, 0.5
-"""Number of traces in a batch at most, and seconds that the first one waits for others."""
+"""The maximum number of traces in a batch, and the seconds that the first one waits for others."""
 AGAIN_S = 5.0
-"""Seconds after which an ended process is started again."""
+"""The seconds after which a writing process that ended is started again."""
 CLOSE_S = 20.0
 
 
 class TraceWriter:
-    """Stores requests' traces without delaying the server; `on_stored` and `on_dropped` receive the numbers.
+    """A queue of traces that a separate process stores, so that the server need not wait for the store.
 
-    Every record that `keep` accepts is reported as stored or dropped before `close` returns.
+    The callbacks `on_stored` and `on_dropped` receive numbers of traces. Every record that `keep` accepts is reported
+    as stored or dropped before `close` returns.
     """
 
     def __init__(self, root: Path, experiment_id: str) -> None:
@@ -52,7 +53,7 @@ class TraceWriter:
         self._thread: threading.Thread | None = None
 
     def keep(self, record: RequestRecord) -> None:
-        """Store the trace later; drop it if too many are waiting."""
+        """Put a trace into the queue. It is dropped if too many are waiting."""
         packed = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
         with self._changed:
             if self._closing.is_set() or self._bytes + len(packed) > WAITING_BYTES:
@@ -70,7 +71,7 @@ class TraceWriter:
         return len(self._waiting)
 
     def close(self, seconds: float = CLOSE_S) -> None:
-        """Store the waiting traces for about that many seconds, and drop the rest."""
+        """Store the waiting traces for about that many seconds, and drop those that remain."""
         with self._changed:
             self._closing.set()
             self._changed.notify()
@@ -148,7 +149,7 @@ class TraceWriter:
 
 
 def main(root: Path, experiment_id: str, source: BinaryIO, replies: BinaryIO) -> None:
-    """Store batches until the server closes the pipe or ends."""
+    """Store batches of traces until the server closes the pipe or ends."""
     from ops.core.workspace import Workspace
     from ops.release.mlflow_store import connected
 

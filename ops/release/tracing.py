@@ -1,7 +1,7 @@
-"""MLflow traces of requests and workflows: a tree of spans with times, tokens and USD.
+"""MLflow traces of requests and workflows: trees of spans with times, tokens and USD.
 
-`SpanTree` is built from recorded facts. It is stored in batches (`store_traces`), or attached to a trace that MLflow
-has open in this process (`attach`).
+A `SpanTree` is built from recorded facts. It is then stored in a batch (`store_traces`), or attached to a trace that
+MLflow has open in this process (`attach`).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _TAG = "mlflow.traceTag."
 _NAME = "mlflow.traceName"
 """MLflow's own attributes (mlflow.tracing.constant), which its UI sums and shows as columns."""
 _SHORT_S = 0.001
-"""Shorter waits (seconds) get no span."""
+"""A wait of fewer seconds gets no span."""
 
 
 @dataclass
 class SpanTree:
-    """One span with those below it; times in seconds since the epoch."""
+    """A span with the spans below it. Times are seconds since the epoch."""
 
     name: str
     kind: str
-    """One of mlflow.entities.SpanType."""
+    """The type of the span, one of mlflow.entities.SpanType."""
     began: float
     ended: float
     ok: bool = True
@@ -60,7 +60,7 @@ class SpanTree:
 
 
 class TreeWithTags(NamedTuple):
-    """A trace to store."""
+    """A trace that is to be stored: its tree of spans and its tags."""
 
     root: SpanTree
     tags: Mapping[str, str]
@@ -70,10 +70,10 @@ class TreeWithTags(NamedTuple):
 
 
 def store_traces(uri: str, experiment_id: str, traces: Sequence[TreeWithTags]) -> list[str]:
-    """Write the traces in one transaction, or one request to a server, and return their ids. Raises MLflow's errors.
+    """Write the traces in one transaction, or in one request to a server, and return their ids. Raises MLflow's errors.
 
-    MLflow's own exporter writes each span separately, at seven times the work, and drops spans beyond its queue without
-    counting them. `TracingClient` is the exporter's own means of writing.
+    MLflow's own exporter writes each span separately, which takes seven times the work, and drops spans beyond its
+    queue without counting them. It writes by means of `TracingClient`, as this function does.
     """
     need_mlflow()
     from mlflow.tracing.client import TracingClient
@@ -112,7 +112,7 @@ def _spans(tree: SpanTree, trace_id: str, parent: str, tags: Mapping[str, str]) 
 
 
 def attach(tree: SpanTree, parent: LiveSpan) -> None:
-    """Add the tree below a span that MLflow has open; MLflow stores it with the trace of that span."""
+    """Add the tree below a span that MLflow has open. MLflow stores it with the trace of that span."""
     import mlflow
 
     span = mlflow.start_span_no_context(
@@ -141,7 +141,7 @@ def _ns(seconds: float) -> int:
 
 
 def of_request(record: RequestRecord) -> TreeWithTags:
-    """Build the tree of a served request from its arrival: waiting, each completion of the Conductor, each executed
+    """Build the trace of a served request: its time in the queue, each completion of the Conductor, and each executed
     workflow."""
     answer = record.answer
     root = SpanTree(
@@ -159,16 +159,16 @@ def of_request(record: RequestRecord) -> TreeWithTags:
 
 
 def of_answer(answer: Answer, ended: float) -> SpanTree:
-    """Build the tree of an answer, for a trace that MLflow has open for the request."""
+    """Build the tree of an answer, for the trace that MLflow has open for the request."""
     return SpanTree("conductor", "AGENT", answer.began, ended, ok=answer.text is not None, below=_below(answer, True))
 
 
 def of_execution(run: QuestionTrace, name: str, *, texts: bool = True) -> SpanTree:
-    """Build the tree of one question's execution.
+    """Build the tree of the execution of one question.
 
-    Without `texts` (a confidential benchmark) it has no question, subtask, response or error text. Steps that were not
-    run are spans of length 0, so that the tree shows the whole workflow. Rounds are separate spans if the Conductor was
-    allowed several.
+    With `texts` false, for a confidential benchmark, the tree contains no question, subtask, response or error message.
+    A step that was not run is a span of length 0, so that the tree shows the whole workflow. If the Conductor was
+    allowed several rounds, each round is a span.
     """
     began, ended = _times(run.executions)
     below = [
@@ -301,7 +301,8 @@ def _times(traces: Sequence[WorkflowTrace]) -> tuple[float, float]:
 
 
 class TraceSample:
-    """The first `each` executions of every benchmark, kept until the evaluation ends and then stored."""
+    """Collects the first executions of every benchmark during an evaluation, up to a fixed number each, and stores them
+    at its end."""
 
     def __init__(self, each: int) -> None:
         self._each = each
@@ -309,15 +310,19 @@ class TraceSample:
         self._seen: Counter[str] = Counter()
 
     def take(self, rows: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
-        """Receive an execution from `evaluate`."""
+        """Receive executed questions and their traces from the evaluation."""
         for row, trace in zip(rows, traces, strict=True):
             if trace.executions and self._seen[row.benchmark] < self._each:
                 self._seen[row.benchmark] += 1
                 self._kept.append((row, trace))
 
     def export(self, workspace: Workspace, system: str) -> list[str]:
-        """Write the kept executions into the workspace's MLflow store and return the traces' ids. Confidential ones
-        have no texts. What MLflow does not take is a warning: the rows, which cost money, are complete without it."""
+        """Write the collected executions into the workspace's MLflow store, and return the ids of the traces. Those of
+        a confidential benchmark have no texts.
+
+        If MLflow does not accept them, a warning is logged and nothing is raised, because the scores, which cost money,
+        are complete without the traces.
+        """
         if not self._kept:
             return []
         need_mlflow()

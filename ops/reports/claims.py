@@ -1,4 +1,4 @@
-"""Test the claims that a Conductor is better than another system on a group of benchmarks."""
+"""Test the claims that a Conductor is more accurate than another system on a group of benchmarks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ class Claim(NamedTuple):
     against: System
     group: str
     contrast: Contrast
-    """The tested difference; its p-value is adjusted for all claims of the report."""
+    """The tested difference in accuracy. Its p-value is adjusted for all claims of the report."""
     ours: AnswerCost
     theirs: AnswerCost
 
     @property
     def verdict(self) -> str:
-        """Verdict by the adjusted p-value at 5 %. The contrast's interval is not adjusted for the other claims."""
+        """Return whether the claim holds, by the adjusted p-value at 5 %. The interval of the contrast is not adjusted
+        for the other claims."""
         if self.contrast.p_adjusted < ALPHA:
             return HOLDS if self.contrast.difference > 0 else FAILS
         smallest = self.contrast.detectable
@@ -37,18 +38,18 @@ class Claim(NamedTuple):
 
     @property
     def price(self) -> str:
-        """The Conductor's price as a multiple of the opponent's price."""
+        """Return the Conductor's price as a multiple of the other system's price."""
         return f"{self.ours.usd / self.theirs.usd:.2f} ×" if self.theirs.usd else "–"
 
 
 def opponents(evidence: Evidence) -> list[System]:
-    """The systems that claims are made against: the best worker, the cold start and every baseline."""
+    """Return the systems against which claims are made: the best worker, the cold start and every baseline."""
     best = evidence.systems.get(evidence.best_worker)
     return [*([best] if best else []), *evidence.of_kind("cold start", "baseline")]
 
 
 def claims(evidence: Evidence) -> list[Claim]:
-    """All claims on all groups of benchmarks, in-domain first, tested as one family; empty without a Conductor."""
+    """Test all claims on all groups of benchmarks, in-domain first, as one family; empty without a Conductor."""
     ours = evidence.ours
     if ours is None:
         return []
@@ -66,7 +67,8 @@ def claims(evidence: Evidence) -> list[Claim]:
 
 
 def compared(ours: System, others: Sequence[System], over: Sequence[str]) -> list[Contrast]:
-    """Contrasts (`ops.results.statistics.contrasts`) of `ours` with `others` on the benchmarks `over`."""
+    """Return the contrasts (`ops.results.statistics.contrasts`) of `ours` with each of `others` on the benchmarks
+    `over`."""
     parts = {
         system.name: {name: system.accuracies[name] for name in over if name in system.accuracies}
         for system in (ours, *others)

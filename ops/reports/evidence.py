@@ -1,4 +1,4 @@
-"""The input of exhibits: accuracy and price of every system by benchmark, training curves and experiments."""
+"""The input of exhibits: accuracy and price of every system on every benchmark, training curves, experiments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Self
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.results.leaderboard import Columns
 from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
 from ops.results.summary import AnswerCost, Summary, question_means, summarize
@@ -27,19 +27,17 @@ class System:
     title: str
     kind: Kind
     accuracies: Mapping[str, Mapping[str, float]]
-    """Benchmark → question → accuracy over repeats, in [0, 1]."""
+    """The accuracy of each question, averaged over repeats, in [0, 1]: benchmark → question → accuracy."""
     spent: Mapping[str, AnswerCost]
-    """Benchmark → mean usage per question."""
+    """The mean usage per question, by benchmark."""
     unscorable: int = 0
-    """Number of unscorable answers, which are excluded."""
+    """The number of answers that could not be scored. They are left out of every average."""
     source: str = ""
     differs: str = ""
-    """How a baseline differs from its authors' version."""
+    """How a baseline differs from its authors' version; empty if it is not a baseline or does not differ."""
 
     @classmethod
-    def of(
-        cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = ""
-    ) -> Self:
+    def of(cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = "") -> Self:
         """Summarise the system's rows on all benchmarks."""
         rows = table(rows)
         summaries, accuracies = summarize(rows), question_means(rows)
@@ -48,16 +46,19 @@ class System:
         return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
 
     def accuracy(self, over: Iterable[str]) -> MeanEstimate:
-        """Unweighted mean accuracy over the scored benchmarks of `over`, with its standard error and 95 % interval."""
+        """Return the unweighted mean of the accuracies on the scored benchmarks of `over`, with its standard error and
+        95 % interval."""
         return mean_of([accuracy_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
 
     def price(self, over: Iterable[str]) -> AnswerCost:
-        """Unweighted mean usage over the scored benchmarks of `over`; NaN if there are none."""
+        """Return the unweighted mean of the usage per question over the scored benchmarks of `over`; NaN if there are
+        none."""
         return AnswerCost.mean([self.spent[name] for name in over if name in self.spent])
 
 
 def drawn_at_random(workers: Sequence[System]) -> System:
-    """The system that draws a worker at random for every question, computed as an expectation instead of sampled."""
+    """Return the system that draws a worker at random for every question. It is computed as an expectation and not
+    sampled."""
     accuracies: dict[str, dict[str, float]] = {}
     for benchmark in workers[0].accuracies:
         answered = [worker.accuracies[benchmark] for worker in workers if benchmark in worker.accuracies]
@@ -81,7 +82,7 @@ class Experiment(NamedTuple):
 
 
 class About(NamedTuple):
-    """Identity and setting of the run behind the evidence."""
+    """The run behind the evidence: its recipe, seed, policy and pool."""
 
     recipe: str
     seed: int
@@ -90,13 +91,13 @@ class About(NamedTuple):
     pool: str
     repeats: int = 1
     synthetic: bool = False
-    """Whether any benchmark is embedded, so that the figures are not comparable to the paper's."""
+    """Whether a benchmark of the run is generated, so that its figures cannot be compared with the paper's."""
     as_paper: bool = False
-    """Whether recipe and pool are the paper's, so that the paper's figures are comparable."""
+    """Whether recipe and pool are the paper's, so that its figures can be compared."""
 
     @property
     def argument(self) -> str:
-        """The arguments that select this run on the command line."""
+        """Return the arguments that select this run on the command line."""
         return f"{self.recipe} --seed {self.seed}"
 
 
@@ -106,62 +107,66 @@ class Evidence:
 
     about: About
     systems: Mapping[str, System]
-    """Systems by name, the Conductor first."""
+    """The systems by name, the Conductor first."""
     conductor: Rows = ()
     best_worker: str = ""
-    """Name of the best single worker on the training mix, chosen without the test questions."""
+    """The name of the worker that is best on the training mix. It is chosen without the test questions."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """Training stage → rows of its curve."""
+    """The rows of the training curve of each training stage."""
     answers: Mapping[str, Mapping[str, Sequence[Sequence[float]]]] = field(default_factory=dict)
-    """Benchmark → question → worker → repeat: scores in [0, 1] or NaN if unknown. An oracle chooses among them."""
+    """The scores of all workers in [0, 1], or NaN where unknown: benchmark → question → worker → repeat. The oracle
+    chooses among them."""
     experiments: Mapping[str, Experiment] = field(default_factory=dict)
-    """Experiments that were run on this policy, by name."""
+    """The experiments that were run on this policy, by name."""
     retrained: Sequence[str] = ()
-    """Experiments that each train another policy; the report does not contain their tables."""
+    """The experiments that each train another policy. The report does not contain their tables."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Name of an unreadable input → reason."""
+    """The inputs that could not be read, each with the reason."""
 
     @cached_property
     def workflows(self) -> dict[str, Summary]:
-        """Benchmark → summary of the Conductor's rows."""
+        """Return a summary of the Conductor's rows for each benchmark."""
         return summarize(self.conductor)
 
     @cached_property
     def benchmarks(self) -> list[str]:
-        """Benchmarks with scores of any system, training benchmarks first, in the registry's order."""
-        known = (*training_benchmarks(), *unseen_benchmarks())
+        """Return the benchmarks with scores of any system: training benchmarks first, then the others, in the order of
+        the registry."""
+        known = (*training_benchmarks(), *ood_benchmarks())
         seen = {name for system in self.systems.values() for name in system.spent}
         return [name for name in known if name in seen]
 
     @cached_property
     def groups(self) -> dict[str, list[str]]:
-        """The scored benchmarks, grouped into in-domain and out-of-distribution."""
-        parts = {IN_DOMAIN: training_benchmarks(), OOD: unseen_benchmarks()}
+        """Return the scored benchmarks in two groups: in-domain and out-of-distribution."""
+        parts = {IN_DOMAIN: training_benchmarks(), OOD: ood_benchmarks()}
         made = {group: [name for name in self.benchmarks if name in names] for group, names in parts.items()}
         return {group: names for group, names in made.items() if names}
 
     @property
     def ours(self) -> System | None:
+        """Return the Conductor, or None if it was not scored."""
         return self.systems.get("conductor")
 
     def of_kind(self, *kinds: Kind) -> list[System]:
-        """The systems of these kinds, in order."""
+        """Return the systems of these kinds, in order."""
         return [system for system in self.systems.values() if system.kind in kinds]
 
     @property
     def opponents(self) -> list[System]:
-        """Workers and baselines: the alternatives to the Conductor, without the policy's own cold start."""
+        """Return the alternatives to the Conductor: workers and baselines, without the policy's own cold start."""
         return self.of_kind("worker", "baseline")
 
     @property
     def questions(self) -> int:
-        """Number of questions on all benchmarks."""
+        """Return the number of questions on all benchmarks."""
         own = next(iter(self.systems.values()), None)
         return sum(map(len, own.accuracies.values())) if own else 0
 
     @property
     def n(self) -> str:
-        """Describe the sample: questions, benchmarks, answers per question and excluded answers."""
+        """Return a description of the sample: questions, benchmarks, answers per question, and answers that were left
+        out."""
         repeats = "one answer each" if self.about.repeats == 1 else f"{self.about.repeats} answers each"
         left = sum(system.unscorable for system in self.systems.values())
         note = f"; {left} answers of unreachable workers left out" if left else ""

@@ -1,4 +1,5 @@
-"""Exhibits: functions from evidence to tables and charts, the decorator that registers them, and formats of numbers."""
+"""Exhibits: functions that make tables and charts from evidence, the decorator that registers them, and the formats of
+numbers."""
 
 from __future__ import annotations
 
@@ -21,38 +22,38 @@ _NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×()]*")
 
 
 class Table(NamedTuple):
-    """Rows of text and numbers under distinct column heads."""
+    """Rows of text and numbers under column heads that all differ."""
 
     title: str
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     marked: Sequence[int] = ()
-    """Indices of highlighted rows: the Conductor's, or the most important ones."""
+    """The indices of the highlighted rows, which are the Conductor's or the most important ones."""
     note: str = ""
-    """Explanation that a reader needs."""
+    """An explanation below the table."""
 
     @property
     def numeric(self) -> list[bool]:
-        """Whether each column contains numbers only."""
+        """Return for each column whether it holds numbers only."""
         return [all(_NUMBER.fullmatch(str(row[place])) for row in self.rows) for place in range(len(self.head))]
 
 
 class Shown(NamedTuple):
-    """The content of an exhibit for one `Evidence`."""
+    """The content of an exhibit: what it shows of one policy's evidence."""
 
     parts: Sequence[Table | Chart]
     n: str
-    """Description of the sample size."""
+    """A description of the sample."""
     said: str = ""
     """The result in one or two sentences."""
 
 
 class Need(NamedTuple):
-    """Evidence that an exhibit requires."""
+    """A part of the evidence that an exhibit needs."""
 
     there: Callable[[Evidence], bool]
     command: str
-    """Command that produces the evidence; `{run}` stands for the recipe and seed."""
+    """The command that produces this evidence; `{run}` stands for recipe and seed."""
 
 
 NEEDS = {
@@ -61,6 +62,7 @@ NEEDS = {
     "curve": Need(lambda evidence: any(evidence.curves.values()), "podium train {run}"),
     "workers": Need(lambda evidence: bool(evidence.answers), "podium evaluate {run}"),
 }
+"""The parts of the evidence that an exhibit can need, by name."""
 Show = Callable[[Evidence], Shown]
 
 
@@ -71,17 +73,17 @@ class Exhibit:
     name: str
     title: str
     place: int
-    """Sort key in the report; ties are sorted by name."""
+    """The position in the report. Exhibits with the same position are sorted by name."""
     shows: str
-    """One sentence on what the exhibit shows."""
+    """One sentence that says what the exhibit shows."""
     paper: str
-    """The corresponding table or figure of arXiv:2512.04388, by content; empty: none."""
+    """The table or figure of arXiv:2512.04388 with the same content; empty if there is none."""
     needs: tuple[str, ...]
     """Keys of `NEEDS`."""
     show: Show
 
     def missing(self, evidence: Evidence) -> str:
-        """`not run: COMMAND` if required evidence is missing, else an empty text."""
+        """Return `not run: COMMAND` if evidence that the exhibit needs is missing, otherwise an empty text."""
         commands = [NEEDS[need].command for need in self.needs if not NEEDS[need].there(evidence)]
         named = dict.fromkeys(command.format(run=evidence.about.argument) for command in commands)
         return f"not run: {'; '.join(named)}" if named else ""
@@ -90,7 +92,7 @@ class Exhibit:
 def exhibit(
     title: str, place: int = 1000, *, shows: str, paper: str = "", needs: tuple[str, ...] = ()
 ) -> Callable[[Show], Exhibit]:
-    """Register a function as an exhibit under its name, which is also its file's name.
+    """Register a function as an exhibit under its own name, which is also the name of its file.
 
     Raises `ValueError` for an unknown need.
     """
@@ -107,30 +109,31 @@ EXHIBITS = Registry("ops.reports.exhibits", Exhibit, lambda entry: entry.place)
 
 
 class Made(NamedTuple):
-    """An exhibit and its content, or the reason why it has none (`not run: COMMAND`)."""
+    """An exhibit with its content, or with the reason why it has none (`not run: COMMAND`)."""
 
     exhibit: Exhibit
     shown: Shown | str
 
 
 def label(about: About) -> str:
-    """Label of every exhibit on embedded problems; empty for other runs."""
+    """Return the label of every exhibit on generated problems; empty for other runs."""
     return "synthetic" if about.synthetic else ""
 
 
 def make_one(exhibit: Exhibit, evidence: Evidence) -> Made:
-    """Make the exhibit, or state the missing evidence."""
+    """Make the exhibit, or say which evidence is missing."""
     missing = exhibit.missing(evidence)
     return Made(exhibit, missing or exhibit.show(evidence))
 
 
 def make(evidence: Evidence) -> list[Made]:
-    """Make all exhibits in report order."""
+    """Make all exhibits in the order of the report."""
     return [make_one(exhibit, evidence) for exhibit in EXHIBITS.values()]
 
 
 def report_file(workspace: Workspace, about: About) -> Path:
-    """`reports/POLICY.html`, or `reports/POLICY-RECIPE.html` if the recipe evaluates another recipe's policy."""
+    """Return `reports/POLICY.html`, or `reports/POLICY-RECIPE.html` if the recipe evaluates the policy of another
+    recipe."""
     policy = about.policy or about.recipe
     own = policy.startswith(about.recipe)
     return workspace.reports / f"{policy if own else f'{policy}-{about.recipe}'}.html"
@@ -150,15 +153,15 @@ def bounds(estimate: MeanEstimate) -> str:
 
 
 def number(value: float, digits: int = 0) -> str:
-    """Format a number with `digits` decimals; a dash for NaN."""
+    """Format a number with `digits` decimals, and NaN as a dash."""
     return "–" if math.isnan(value) else f"{value:,.{digits}f}"
 
 
 def points(share: float) -> str:
-    """Format a difference of shares in percentage points with its sign; a dash for NaN."""
+    """Format a difference of shares in percentage points with its sign, and NaN as a dash."""
     return "–" if math.isnan(share) else f"{100 * share:+.1f}".replace("-", "−")
 
 
 def probability(p: float) -> str:
-    """Format a p-value with three digits, the resolution of the underlying draws."""
+    """Format a p-value with three decimals, which is the resolution of the draws behind it."""
     return "<" + NO_BREAK + "0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,39 +1,40 @@
-"""Gather evidence from stored results, with a reason for each result that cannot be read."""
+"""Gather the evidence of a report from stored results, and the reason for each result that cannot be read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from ops.benchmarks.graded import graded_responses
+from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import policy_key
 from ops.config import Setup
 from ops.config.studies import load_studies
 from ops.core.errors import DataError
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
-from ops.evaluation.comparison import Systems, sources
+from ops.evaluation.comparison import RowsBySystem, list_row_sources
 from ops.evaluation.stored import COLD_START, CONDUCTOR
-from ops.evaluation.stored_studies import Lab, Study, StudyStore
+from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
-from ops.precaching.profiles import best_single
+from ops.precaching.profiles import find_best_worker
 from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
 from ops.results.summary import grades_by_repeat
 from ops.results.table import Rows
 from ops.training.run.training_run import read_curve
 
 WORKER = "worker "
-"""Prefix of a solo worker's system name (`ops.evaluation.comparison`)."""
+"""The prefix of the name of a single worker as a system (`ops.evaluation.comparison`)."""
 Answers = dict[str, dict[str, list[list[float]]]]
 
 
 def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
-    """Gather the evidence on the policy of the last run in `runs` (training stage → folder), or on `base_policy` if
-    nothing was trained.
+    """Gather the evidence about the policy of the last run in `runs` (training stage → folder), or about `base_policy`
+    if nothing was trained.
 
-    Missing results and results of another setup are not errors: `absent` lists them, and exhibits report them.
+    Results that are missing or belong to another setup are no errors. `absent` lists them, and the exhibits report
+    them.
     """
-    policy = Lab(setup, runs, base_policy).last
+    policy = StudyInputs(setup, runs, base_policy).last_policy
     rows, absent = _readable(setup, policy, base_policy)
     systems = {name: _system(name, own) for name, own in rows.items()}
     workers = [system for system in systems.values() if system.kind == "worker"]
@@ -57,7 +58,7 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
 def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, Rows], dict[str, str]]:
     rows: dict[str, Rows] = {}
     absent: dict[str, str] = {}
-    for name, read in sources(setup, policy, base_policy).items():
+    for name, read in list_row_sources(setup, policy, base_policy).items():
         try:
             rows |= read()
         except DataError as error:
@@ -66,8 +67,8 @@ def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, 
 
 
 def about(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> About:
-    """Return the identity of the run whose evidence `gather` gathers."""
-    recipe, policy = setup.recipe, Lab(setup, runs, base_policy).last
+    """Return which run's evidence `gather` gathers."""
+    recipe, policy = setup.recipe, StudyInputs(setup, runs, base_policy).last_policy
     synthetic = any(source.source == "embedded" for source in recipe.benchmarks.values())
     return About(
         recipe=recipe.name,
@@ -88,13 +89,13 @@ def _system(name: str, rows: Rows) -> System:
     if name.startswith(WORKER):
         return System.of(name, name, "worker", rows)
     entry = BASELINES[name]
-    source, differs = (entry.source, entry.differs) if isinstance(entry, WorkflowBaseline) else ("", "")
+    source, differs = (entry.source, entry.differences) if isinstance(entry, WorkflowBaseline) else ("", "")
     return System.of(name, entry.title, "baseline", rows, source, differs)
 
 
 def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
     """Experiments that were run on these policies, by name; those of config/studies.yaml that train nothing, too."""
-    lab, made = Lab(setup, runs, base_policy), dict[str, Experiment]()
+    lab, made = StudyInputs(setup, runs, base_policy), dict[str, Experiment]()
     own = {
         name: entry
         for name, entry in load_studies(setup.workspace.config).studies.items()
@@ -102,10 +103,10 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
     }
     for name, entry in {**STUDIES, **own}.items():
         try:
-            found = StudyStore(Study(name, entry), lab).findings()
+            found = StudyStore(Study(name, entry), lab).read_findings()
         except DataError:  # not run, or run on another policy; the exhibit reports it
             continue
-        made[name] = Experiment(entry.title, entry.about, found.summary, found.said)
+        made[name] = Experiment(entry.title, entry.about, found.summary, found.note)
         if found.claims.rows:
             about = "one system minus every opponent; p-values after Holm over the table"
             made[f"{name} claims"] = Experiment(f"{entry.title}: claims", about, found.claims)
@@ -113,11 +114,13 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
 
 
 def _best_worker(setup: Setup) -> str:
-    trained = [row for row in graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]
-    return WORKER + best_single(trained).worker if trained else ""
+    trained = [
+        row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names
+    ]
+    return WORKER + find_best_worker(trained).worker if trained else ""
 
 
-def _answers(rows: Systems) -> Answers:
+def _answers(rows: RowsBySystem) -> Answers:
     """Scores of every worker on every repeat of every question."""
     grades = {name: grades_by_repeat(own) for name, own in rows.items() if name.startswith(WORKER)}
     repeats = max((len(own) for each in grades.values() for own in each.values()), default=1)

@@ -22,7 +22,7 @@ from ops.reports.summary import Released, facts, sentences
 
 
 def page(evidence: Evidence, made: Sequence[Made], known: Released) -> str:
-    """The whole document; its first screen shows the version, the gate's decision and the result."""
+    """Return the whole document. Its first screen shows the version, the gate's decision and the result."""
     about = evidence.about
     return rendered(
         "report.html", title=f"Podium report: {about.recipe}, seed {about.seed}", evidence=evidence, made=made,
@@ -56,14 +56,14 @@ def _svg(chart: Chart, name: str, width: float, shown_label: str) -> Markup:
 
 
 def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made], known: Released) -> Path:
-    """Write the page to `report_file` atomically and return the file."""
+    """Write the page atomically to `report_file`, and return the file."""
     file = report_file(workspace, evidence.about)
     write_text(file, page(evidence, made, known))
     return file
 
 
 def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> list[Path]:
-    """Write every chart as a PNG and return the files."""
+    """Write every chart as a PNG, and return the files."""
     page = report_file(workspace, evidence.about)
     files = []
     for exhibit, shown in made:
@@ -75,12 +75,12 @@ def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made
 
 
 def picture_file(page: Path, exhibit: Exhibit, number: int) -> Path:
-    """Return the file of a part of an exhibit, which is a chart: `reports/POLICY/EXHIBIT-NUMBER.png`."""
+    """Return the file of a chart of an exhibit: `reports/POLICY/EXHIBIT-NUMBER.png`."""
     return page.with_suffix("") / f"{exhibit.name}-{number}.png"
 
 
 def markdown(evidence: Evidence, made: Sequence[Made]) -> str:
-    """Format one section per exhibit, with its sample size and result."""
+    """Return one section in Markdown for each exhibit, with its sample and its result."""
     about = evidence.about
     head = f"Recipe `{about.recipe}`, seed {about.seed}, policy `{about.policy}`, pool `{about.pool}`: {evidence.n}."
     absent = [f"Not read: {name} ({why})." for name, why in evidence.absent.items()]

@@ -1,4 +1,4 @@
-"""Figures of arXiv:2512.04388 for comparison. Its setting: seven paid workers and a 7B policy.
+"""Figures of arXiv:2512.04388, for comparison. The paper uses seven paid workers and a 7B policy.
 
 Accuracies are in %, tokens and USD per question.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ITS_OWN = "paper, its own setting"
-"""Column head of the paper's figures if this run's setting differs from the paper's."""
+"""The head of a column with the paper's figures if this run uses another setting than the paper."""
 
 
 class Reported(NamedTuple):
-    """Means over the four in-domain benchmarks, with workers constrained as in training."""
+    """Means over the four in-domain benchmarks, with workers that are constrained as in training."""
 
     accuracy: float
     tokens: float | None = None
@@ -25,7 +25,7 @@ CONSTRAINED = {
     "rlpr": "42.63 ± 0.65",
     "livecodebench": "64.29 ± 2.01",
 }
-"""Accuracy of the Conductor with workers constrained as in training."""
+"""The Conductor's accuracy with workers that are constrained as in training, by benchmark."""
 UNCONSTRAINED = {
     "math500": "99.4", "mmlu": "94.1", "rlpr": "44.75", "livecodebench": "83.93", "aime25": "93.3",
     "bigcodebench": "37.86", "gpqa_diamond": "87.5",
@@ -50,11 +50,11 @@ ABLATIONS = {
     "few-shots in-distribution": (88.20, 92.31, 42.60, 58.32),
     "few-shots mixed": (88.70, 92.62, 42.60, 61.43),
 }
-"""Ablation → accuracy on MATH500, MMLU, RLPR and LiveCodeBench."""
+"""The accuracy of each ablation on MATH500, MMLU, RLPR and LiveCodeBench."""
 STEPS = "a mean of 3 steps: 1 to 2 on MMLU, 3 to 4 on LiveCodeBench, without a penalty on length"
 ONE_WORKER = "all steps forced to one worker: OOD mean 69.81 against 72.89"
 
 
 def head(as_paper: bool) -> str:
-    """Head of the column with the paper's figures."""
+    """Return the head of the column with the paper's figures."""
     return "paper" if as_paper else ITS_OWN

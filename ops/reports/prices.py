@@ -1,4 +1,4 @@
-"""Compare accuracy at equal cost: the frontier, the best system within a price, and mixtures of systems."""
+"""Compare systems at equal cost: the most accurate one within a price, and mixtures of systems."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from ops.results.statistics import Offer, frontier
 from ops.results.summary import AnswerCost
 
 Measure = Callable[[AnswerCost], float]
-"""Extracts the limited quantity per question: USD or calls."""
+"""Reads the limited quantity per question from a usage: USD or calls."""
 
 
 def best_within(
     systems: Sequence[System], over: Sequence[str], measure: Measure, limit: float = float("inf")
 ) -> System | None:
-    """The most accurate system within `limit` per question (relative tolerance 1e-9); None if there is none.
+    """Return the most accurate system that needs at most `limit` per question (relative tolerance 1e-9); None if there
+    is none.
 
     The choice uses the same questions as the comparison, which favours the chosen system.
     """
@@ -24,10 +25,10 @@ def best_within(
 
 
 def reached_by_mixing(offers: Sequence[Offer], price: float) -> float:
-    """The accuracy at a mean price of `price` if each question goes to a randomly chosen offer.
+    """Return the accuracy at a mean price of `price` if each question is sent to a randomly chosen offer.
 
-    This is the upper concave hull of the offers and of zero accuracy at no cost. Above the highest price it is the best
-    offer's accuracy.
+    This is the upper concave hull of the offers and of an accuracy of zero at no cost. Above the highest price it is
+    the accuracy of the best offer.
     """
     import numpy as np
 

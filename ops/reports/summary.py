@@ -1,4 +1,4 @@
-"""The head of a report: date, version, the gate's decision and the result in words."""
+"""The head of a report: date, version, the gate's decision, and the result in words."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ops.spending.books import usd
 
 
 class Released(NamedTuple):
-    """A report's date and commit, and the registry's entries of its policy."""
+    """A report's date and commit, and what the registry knows about its policy."""
 
     date: str
     commit: str
     version: str = ""
-    """The policy's newest version in MLflow; empty: not registered."""
+    """The newest version of the policy in MLflow; empty if it is not registered."""
     champion: str = ""
-    """The version with the champion alias; empty: none."""
+    """The version with the alias `champion`; empty if there is none."""
     verdict: str = ""
-    """The gate's decision on `version`; empty: not judged."""
+    """The gate's decision about `version`; empty if there was none."""
 
 
 def released(workspace: Workspace, policy: str, commit: str, now: datetime) -> Released:
-    """Read the registry's current entries of the policy with key `policy`."""
+    """Read what the registry knows at present about the policy with the key `policy`."""
     champion = registry.champion(workspace)
     date, name = f"{now:%Y-%m-%d %H:%M} UTC", champion.version if champion else ""
     if not (versions := registry.versions_of(workspace, policy)):
@@ -41,7 +41,7 @@ def released(workspace: Workspace, policy: str, commit: str, now: datetime) -> R
 
 
 def facts(known: Released) -> dict[str, str]:
-    """The release facts as term → text."""
+    """Return the facts about the release, as term → text."""
     if not known.champion:
         champion = "none"
     elif known.champion == known.version:
@@ -58,7 +58,7 @@ def facts(known: Released) -> dict[str, str]:
 
 
 def sentences(evidence: Evidence) -> list[str]:
-    """The result in sentences: accuracy, difference to the best worker, price; empty without scores."""
+    """Return the result in sentences: accuracy, difference to the best worker, price; empty without scores."""
     ours = evidence.ours
     if ours is None:
         return []

@@ -1,4 +1,4 @@
-"""Write a promotion verdict as one HTML file: comparisons, checks, and the tested versions and questions."""
+"""Write a decision of the promotion gate as one HTML file: comparisons, checks, versions and questions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from ops.spending.books import usd
 
 
 class Fate(NamedTuple):
-    """The version's status according to its tags."""
+    """What happened to a version, according to its tags."""
 
     verdict: str
-    """"promoted" or "not promoted; …"; empty: never judged."""
+    """"promoted" or "not promoted; …"; empty if the gate has not decided."""
     override: str = ""
     rolled_back: str = ""
 
 
 def verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, fate: Fate) -> str:
-    """The whole document; without a dossier (a version from an earlier checkout) it contains only the checks."""
+    """Return the whole document. Without a dossier, which versions of an earlier checkout lack, it contains the checks
+    only."""
     return rendered(
         "verdict.html",
         title=f"Conductor version {version}: {_outcome(fate)}",
@@ -38,7 +39,7 @@ def verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, 
 
 
 def checks_table(decision: GateDecision) -> Table:
-    """Table of the gate's checks with their bounds; failed checks are highlighted."""
+    """Return a table of the gate's checks with their bounds. Failed checks are highlighted."""
     rows = [
         ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
         for check in decision.checks
@@ -49,7 +50,8 @@ def checks_table(decision: GateDecision) -> Table:
 
 
 def pairings_table(opponent: Opponent, confidence: float) -> Table:
-    """Table per benchmark: accuracies, their difference with its interval, and questions that only one side solved."""
+    """Return a table with one row per benchmark: both accuracies, their difference with its interval, and the questions
+    that only one side solved."""
     rows = [
         (
             pair.benchmark, pair.questions, _accuracy(pair.ours, pair.our_low, pair.our_high),
@@ -67,7 +69,7 @@ def pairings_table(opponent: Opponent, confidence: float) -> Table:
 
 
 def differences(opponent: Opponent, confidence: float) -> Chart:
-    """Chart of the differences in accuracy per benchmark, with their intervals."""
+    """Return a chart of the differences in accuracy on each benchmark, with their intervals."""
     spreads = [_spread(pair) for pair in opponent.pairings]
     x = f"challenger less opponent, points of accuracy ({100 * confidence:.6g} % intervals)"
     names = [pair.benchmark for pair in opponent.pairings]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
 from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, shares
 from ops.precaching.profiles import Profile, Score
 from ops.results.reach import Reach
@@ -81,7 +81,7 @@ def systems_table(board: Leaderboard) -> Table:
         shown.add_column(head, justify="right", no_wrap=True)
     for system in board.systems:
         price = board.cost(system, training_benchmarks()).usd
-        cells = (*(percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks)),
+        cells = (*(percent(board.mean(system, of())) for of in (training_benchmarks, ood_benchmarks)),
                  "–" if math.isnan(price) else f"{price:.6f}")  # fmt: skip
         shown.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
     return shown
@@ -142,7 +142,7 @@ def _lines(board: Leaderboard) -> list[_Line]:
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
         lines.append(_line(benchmark, [_Cell(s.accuracy, AnswerCost.of(s)) if s else None for s in scores]))
-    for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, unseen_benchmarks())):
+    for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, ood_benchmarks())):
         if any(name in names for name in board.benchmarks):
             means = [_Cell(board.mean(system, names), board.cost(system, names)) for system in board.systems]
             lines.append(_line(label, means, is_mean=True))

@@ -1,6 +1,7 @@
-"""Keep a champion up to date with its pool: the work and cost of a pool change, the training decision, drift.
+"""Keep a champion up to date with its pool: find the work that a change of the pool requires, estimate its cost, decide
+whether to train, and detect drift.
 
-This package contains the plan of a change, its cost, the two decisions (below the gate, pays), the policy that
-fine-tuning starts from, and the questions that are asked again to detect drift. The plan is executed by `pipelines` and
-`assets`; the gate is in `ops.release`.
+This package holds the plan of a change, its cost, the two conditions for training (the champion fails the gate; a new
+worker pays), the policy from which fine-tuning starts, and the questions that are asked repeatedly to detect drift.
+`pipelines` and `assets` execute the plan. The promotion gate is in `ops.release`.
 """

@@ -1,4 +1,4 @@
-"""Find the champion, the snapshot of its training, and its policy's files."""
+"""Find the champion, the snapshot of its training, and the files of its policy."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ops.release.artifacts import fetched
 
 @dataclass(frozen=True)
 class Champion:
-    """The champion's version, its policy's key, and the snapshot of its training."""
+    """The champion: its version, the key of its policy, and the snapshot of its training."""
 
     version: str
     policy: str
     snapshot: Snapshot
 
     def change(self, before: Pool) -> PoolChange:
-        """A change of the champion's pool; `before` is the pool before the change."""
+        """Return the change of the champion's pool. `before` is the pool before the change."""
         return PoolChange(version=self.version, policy=self.policy, before=before)
 
 
 def champion(workspace: Workspace) -> Champion | None:
-    """The registry's champion; None if there is none. Raises `DataError` for a champion without a snapshot."""
+    """Return the champion of the registry, or None. Raises `DataError` if the champion's snapshot is missing."""
     known = registry.champion(workspace)
     if known is None:
         return None
@@ -43,10 +43,10 @@ def champion(workspace: Workspace) -> Champion | None:
 
 
 def fetch(workspace: Workspace, change: PoolChange) -> Path:
-    """Copy the champion's policy to `runs/KEY/policy`, for a checkout that did not train it.
+    """Copy the champion's policy to `runs/KEY/policy`, for a checkout in which it was not trained.
 
-    Raises `Refused` if the registry lacks the version's files or they differ from the registered ones, `DataError` if
-    the version contains no policy.
+    Raises `Refused` if the registry lacks files of the version or they differ from the registered ones, and `DataError`
+    if the version holds no policy.
     """
     folder = workspace.runs / change.policy / "policy"
     with fetched(workspace, registry.named(workspace, change.version)) as model:

@@ -1,4 +1,5 @@
-"""Decide whether a champion needs training after a pool change: two pure decisions with their figures."""
+"""Decide whether a champion needs training after a change of its pool. Two pure functions return the decision with its
+figures."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ops.config import PromotionGate, Retraining
 from ops.core.response_rows import ResponseRow
-from ops.precaching.profiles import outcomes
+from ops.precaching.profiles import tabulate_scores
 from ops.release.promotion import Check, GateDecision, decide
 from ops.results.statistics import Interval, gain_of_choice, score_interval
 from ops.results.summary import Pairs
@@ -18,31 +19,34 @@ from ops.retraining.retraining_plan import BELOW, BELOW_OR_PAYS, NEVER, Retraini
 
 ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
 
+
 @dataclass(frozen=True)
 class Decision:
-    """Whether to fine-tune the champion, with reasons."""
+    """The decision whether to fine-tune the champion, with its reasons."""
 
     fine_tune: bool
     why: str
     standing: GateDecision
-    """The gate's judgement of the champion on the current pool against the champion on the previous pool."""
+    """The result of the promotion gate for the champion on the current pool, compared with the champion on the previous
+    pool."""
     pays: tuple[Check, ...] = ()
-    """Checks on the benefit of new workers; one passed check suffices."""
+    """Checks whether new workers are worth the training. One passed check suffices."""
     train_anew: bool = False
-    """Whether a new worker pays but the champion, lacking worker descriptions, cannot use it; a person decides."""
+    """Whether a new worker would pay although the champion cannot use it, because it was trained without descriptions
+    of the workers. A person decides in this case."""
 
     @property
     def below(self) -> tuple[str, ...]:
-        """Names of the gate's failed checks, without those on cost and latency."""
+        """Return the names of the gate's failed checks, without those of cost and latency."""
         return tuple(check.name for check in self.standing.failed if not check.is_ratio)
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """All checks: the gate's and those on new workers."""
+        """Return all checks: those of the gate and those of new workers."""
         return (*self.standing.checks, *self.pays)
 
     def as_dict(self) -> dict[str, Any]:
-        """The decision as a mapping for JSON."""
+        """Return the decision as plain values that JSON can hold."""
         standing = self.standing.as_dict()
         return {
             "fine_tune": self.fine_tune,
@@ -54,7 +58,7 @@ class Decision:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Decision:
-        """Restore a decision from `as_dict`."""
+        """Restore a decision from the values that `as_dict` returned."""
         pays = tuple(Check(**check) for check in facts["pays"])
         standing = GateDecision.of(facts["standing"])
         return cls(facts["fine_tune"], facts["why"], standing, pays, facts["train_anew"])
@@ -62,8 +66,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class RetrainingEvidence:
-    """The measurements: the champion's rows now and before, each at the prices of its time; the best worker's rows now;
-    every worker's precached answers, and the subjects of the precached problems by key."""
+    """The measurements behind a decision.
+
+    `now` and `before` are the champion's rows on the current and on the previous pool, each at the prices of its time.
+    `best_worker` are the best single worker's rows on the current pool. `responses` are the precached answers of every
+    worker, and `subjects` maps the key of a precached problem to its subject.
+    """
 
     now: Rows
     before: Rows
@@ -79,13 +87,15 @@ def decision(
     gate: PromotionGate,
     settings: Retraining,
 ) -> Decision:
-    """Decide from a plan's measurements whether to train.
+    """Decide from the measurements whether the champion is trained further.
 
-    *Below*: on the current pool the champion fails the gate that a challenger would have to pass, except for checks on
-    cost and latency, because a price is no reason to train. *Pays*: with the newcomers on offer, the champion's
-    accuracy rises, or the score of the oracle over single workers rises by `min_oracle_rise` on the training problems;
-    both use the lower end of the interval. A champion without worker descriptions is not offered newcomers: only the
-    oracle decides whether they pay, and training from the champion cannot use them. Raises `ValueError` without rows.
+    There are two conditions. The champion *falls below the gate* if, on the current pool, it fails the gate that a
+    challenger would have to pass. Checks of cost and latency are ignored, because a price is no reason to train. A new
+    worker *pays* if the champion's accuracy rises when the newcomers are offered to it, or if the score of the oracle
+    over single workers rises by `min_oracle_rise` on the training problems. Both use the lower end of the interval. A
+    champion that was trained without descriptions of the workers is not offered newcomers. For it only the oracle
+    decides whether they pay, and training that starts from the champion cannot use them. Raises `ValueError` if there
+    are no rows.
     """
     standing = decide(evidence.now, evidence.before, evidence.best_worker, gate)
     pays = _pays(evidence, newcomers, settings, offered=plan.offers_newcomers) if newcomers else ()
@@ -140,7 +150,8 @@ def _check(name: str, gain: Interval, bound: float, confidence: float, basis: st
 
 
 class OracleRise(NamedTuple):
-    """What a choice of worker for each problem gains if the newcomers may be chosen too, and what that rests on."""
+    """What choosing the best worker for each problem gains if the newcomers may be chosen too, and on which data the
+    estimate is based."""
 
     gain: Interval
     basis: str
@@ -149,12 +160,13 @@ class OracleRise(NamedTuple):
 def oracle_rise(
     rows: Iterable[ResponseRow], newcomers: Collection[str], subjects: Mapping[str, str], confidence: float
 ) -> OracleRise | None:
-    """Estimate the rise of the oracle's accuracy with the newcomers; None if no problem was answered by both sides.
+    """Estimate by how much newcomers raise the oracle's accuracy; None if no problem was answered by newcomers and
+    others.
 
-    Both sides choose each problem's worker without the answers that they are judged on (`gain_of_choice`), so a
-    newcomer that is right by luck where others fail adds nothing. It uses the problems that both newcomers and others
-    answered, and as many samples as every worker gave. With one sample only a newcomer that is better on whole subjects
-    or benchmarks can be found. `subjects` is problem key → subject.
+    The oracle chooses a worker for each problem without the answers on which the choice is scored (`gain_of_choice`),
+    so that a newcomer that is right by luck where others fail adds nothing. The estimate uses the problems that both
+    newcomers and others answered, and as many samples as every worker gave. With one sample, it can only find a
+    newcomer that is better on whole subjects or benchmarks. `subjects` maps the key of a problem to its subject.
     """
     reached = [row for row in rows if row.status != "unreachable"]
     sides: dict[str, set[bool]] = defaultdict(set)
@@ -167,7 +179,7 @@ def oracle_rise(
         return None
     workers = sorted({row.worker for row in shared})
     samples = min(len(given[worker]) for worker in workers)
-    found = outcomes([row for row in shared if row.sample < samples], workers).values()
+    found = tabulate_scores([row for row in shared if row.sample < samples], workers).values()
     others = [place for place, worker in enumerate(workers) if worker not in newcomers]
     gain = gain_of_choice(
         [own.scores for own in found],

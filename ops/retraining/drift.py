@@ -27,8 +27,8 @@ from random import Random
 from statistics import fmean
 from typing import NamedTuple
 
-from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.problem_files import by_benchmark, evaluation_questions, read_problems
+from ops.benchmarks.graded import read_graded_responses
+from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
 from ops.config import Drift, Setup, Worker, digest
 from ops.config.base import Settings
 from ops.core.atomic import write_text
@@ -41,7 +41,7 @@ from ops.core.response_rows import REMEDY, ResponseRow, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache_worker
 from ops.release import registry
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Interval, is_difference, score_interval
@@ -53,16 +53,17 @@ from ops.workers.client import WorkerClient
 from ops.workers.scheduling import ALONE, Client, Turn
 
 YEAR = 365
-"""Number of rounds over which the probability of a false alarm is stated."""
+"""The number of rounds, one a day, to which the probability of a false alarm refers."""
 WINDOW = 480
-"""Number of the newest pairs that a round compares."""
+"""How many of the newest pairs a round compares."""
 
 
 # ── the test ─────────────────────────────────────────────────────────────────
 
 
 class Pair(NamedTuple):
-    """A question that was asked again: how right (0-1) the stored answers to it were, and the new one is."""
+    """A question that was asked again. `before` is the accuracy (0-1) of its stored answers, `now` that of the new
+    answer."""
 
     question: str
     on: date
@@ -71,16 +72,17 @@ class Pair(NamedTuple):
 
 
 class DriftRecord(Settings):
-    """The newest pairs of one system with its present configuration."""
+    """The newest pairs of one system in its present configuration."""
 
     system: str
     identity: str
-    """Digest of everything that can change the system's answers. With another identity a new record begins."""
+    """The digest of everything that can change the system's answers. A system with another identity begins a new
+    record."""
     rounds: int = 0
     pairs: tuple[Pair, ...] = ()
 
     def after(self, pairs: Sequence[Pair], on: date) -> DriftRecord:
-        """Return the record after the round of day `on`; the same round again replaces itself."""
+        """Return the record with the round of day `on` added. A repetition of the same round replaces it."""
         earlier = [pair for pair in self.pairs if pair.on != on]
         rounds = self.rounds + (len(earlier) == len(self.pairs))
         return self.model_copy(update={"rounds": rounds, "pairs": tuple([*earlier, *pairs][-WINDOW:])})
@@ -88,16 +90,16 @@ class DriftRecord(Settings):
     def is_changed(self, false_alarms: float) -> bool:
         """Return whether the newest pairs show that the system has changed.
 
-        `false_alarms`: probability (0-1) that an unchanged system is reported within a year of rounds.
+        `false_alarms` is the probability (0-1) that an unchanged system is reported within a year of rounds.
         """
         return is_difference(self._strata(), confidence=confidence(false_alarms)) if self.pairs else False
 
     def difference(self, false_alarms: float) -> Interval | None:
-        """Return the mean change of accuracy with its interval at the confidence of one round; None without pairs."""
+        """Return the mean change of the accuracy with its interval at one round's confidence; None without pairs."""
         return score_interval(self._strata(), confidence=confidence(false_alarms)) if self.pairs else None
 
     def accuracies(self) -> tuple[float, float]:
-        """Return the accuracies of the stored and of the new answers. Raises `StatisticsError` without pairs."""
+        """Return the mean accuracies of the stored and of the new answers. Raises `StatisticsError` without pairs."""
         return fmean(pair.before for pair in self.pairs), fmean(pair.now for pair in self.pairs)
 
     def _strata(self) -> list[list[float]]:
@@ -112,7 +114,8 @@ class DriftRecord(Settings):
 
 
 def confidence(false_alarms: float) -> float:
-    """Return the two-sided confidence of one round."""
+    """Return the two-sided confidence of one round at which an unchanged system is reported within a year with
+    probability `false_alarms`."""
     return 1 - false_alarms / YEAR
 
 
@@ -127,21 +130,22 @@ class StoredSystem:
     identity: str
     questions: tuple[Problem, ...]
     before: Mapping[str, float]
-    """Problem key → how right (0-1) the stored answers are."""
+    """The accuracy (0-1) of the stored answers, by the key of the problem."""
     worker: Worker | None = None
-    """None: the champion."""
+    """The worker; None for the champion."""
 
     def asked_on(self, seed: int, count: int, on: date) -> list[Problem]:
         """Return the questions of day `on`: consecutive ones of a seeded order that alternates between benchmarks."""
         order = sorted(self.questions, key=lambda question: question.key)
         Random(f"drift {seed}").shuffle(order)
-        turns = [(turn, own) for same in by_benchmark(order).values() for turn, own in enumerate(same)]
+        turns = [(turn, own) for same in group_by_benchmark(order).values() for turn, own in enumerate(same)]
         order = [question for _, question in sorted(turns, key=lambda turn: (turn[0], turn[1].benchmark))]
         start = on.toordinal() * count % len(order)
         return [*order, *order][start : start + min(count, len(order))]
 
     def record(self, workspace: Workspace) -> DriftRecord:
-        """Read the system's record; an empty one before the first round. Raises `DataError` for an unreadable file."""
+        """Return the system's record, which is empty before the first round. Raises `DataError` if its file cannot be
+        read."""
         file = self._file(workspace)
         if not file.is_file():
             return DriftRecord(system=self.name, identity=self.identity)
@@ -152,7 +156,8 @@ class StoredSystem:
             raise DataError(file, "", problem, "Delete it: a new record is begun") from None
 
     def note(self, workspace: Workspace, now: Mapping[str, float], on: date) -> DriftRecord:
-        """Store the new answers (problem key → 0 or 1) as the round of day `on`, and return the record."""
+        """Store the accuracies of the new answers (by problem key, 0 or 1) as the round of day `on`, and return the
+        record."""
         pairs = [Pair(question=key, on=on, before=self.before[key], now=score) for key, score in now.items()]
         record = self.record(workspace).after(pairs, on)
         write_text(self._file(workspace), json.dumps(record.model_dump(mode="json"), indent=1))
@@ -173,7 +178,7 @@ def stored_workers(setup: Setup) -> list[StoredSystem]:
     for worker in setup.pool.workers:
         folder, identity = response_file(responses, worker.name, "any").parent, digest(worker.identity)
         files = [file for file in sorted(folder.glob("*.parquet")) if _answered_by(file, identity)]
-        rows = [row for file in files for row in graded_responses(file)]
+        rows = [row for file in files for row in read_graded_responses(file)]
         before = {row.problem_key: _right(row) for row in rows if row.sample == 0 and row.status != "unreachable"}
         questions = tuple(problem for problem in read_problems(shortlist) if problem.key in before) if before else ()
         if questions:
@@ -191,13 +196,13 @@ def _right(row: ResponseRow) -> float:
 
 
 def stored_champion(setup: Setup) -> StoredSystem | None:
-    """Return the champion with the questions that it was scored on; None without a champion. Raises `DataError`."""
+    """Return the champion with the questions on which it was scored, or None without a champion. Raises `DataError`."""
     version = registry.champion(setup.workspace)
     if version is None:
         return None
     means = question_means(judged_alike(setup, version))
     before = {problem_key(name, question): mean for name, own in means.items() for question, mean in own.items()}
-    every = evaluation_questions(setup.workspace, setup.recipe).values()
+    every = read_evaluation_questions(setup.workspace, setup.recipe).values()
     questions = tuple(question for own in every for question in own if question.key in before)
     identity = digest({"version": version.version, "pool": setup.pool.answers_key})
     return StoredSystem(f"champion {version.version}", identity, questions, before) if questions else None
@@ -207,13 +212,14 @@ def stored_champion(setup: Setup) -> StoredSystem | None:
 
 
 def sample_of(on: date) -> Sample:
-    """Return the sample that a round asks for: a day has answers of its own, so it is paid for once."""
+    """Return the sample of day `on`. Each day has its own answers, so that each is paid for once."""
     return Sample(on.toordinal(), namespace=Namespace.AGAIN)
 
 
 @dataclass(frozen=True)
 class DayClient:
-    """A client that gives the answers of one day in place of the stored ones; a day asks each question once."""
+    """A client that asks for new answers, those of one day, in place of the stored ones. Each question is asked once a
+    day."""
 
     client: Client
     on: date
@@ -221,7 +227,7 @@ class DayClient:
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
     ) -> Response:
-        """Complete the call at the day's sample. Raises `ValueError` if `sample` has an index other than 0."""
+        """Return the worker's response of that day. Raises `ValueError` if `sample` has an index other than 0."""
         asked = Sample.of(sample)
         if asked.index:
             raise ValueError(f"sample index {asked.index}: a day asks each question once")
@@ -230,10 +236,11 @@ class DayClient:
 
 
 def ask_again(setup: Setup, client: WorkerClient, settings: Drift, on: date) -> list[DriftRecord]:
-    """Ask every worker, and the champion, the questions of day `on`, and return their records.
+    """Ask every worker and the champion the questions of day `on`, and return the record of each.
 
     A round that was interrupted continues without paying twice, because its answers are stored. Raises `DataError` if
-    no answers are stored, and the client's `OverBudget` and `ConfigError`; the records of complete systems are kept.
+    no answers are stored, and the client's `OverBudget` and `ConfigError`; records of systems that were completed are
+    kept.
     """
     records = ask_workers_again(setup, client, settings, on)
     known = champion(setup.workspace)
@@ -250,12 +257,13 @@ def ask_again(setup: Setup, client: WorkerClient, settings: Drift, on: date) -> 
 
 
 def ask_workers_again(setup: Setup, client: Client, settings: Drift, on: date) -> list[DriftRecord]:
-    """Ask the workers with stored answers the questions of day `on`, all at the same time. Raises as `ask_again`."""
+    """Ask the workers with stored answers the questions of day `on`, all workers at the same time. Raises the errors of
+    `ask_again`."""
 
     async def ask(system: StoredSystem) -> DriftRecord:
         assert system.worker is not None
         questions = system.asked_on(setup.recipe.seed, settings.questions, on)
-        rows = await precache(questions, system.worker, DayClient(client, on))
+        rows = await precache_worker(questions, system.worker, DayClient(client, on))
         now = {row.problem_key: _right(row) for row in rows if row.status != "unreachable"}
         return system.note(setup.workspace, now, on)
 
@@ -278,7 +286,7 @@ def _evaluate(
 
     rows: list[OutcomeRow] = []
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
-        for name, own in by_benchmark(questions).items():
+        for name, own in group_by_benchmark(questions).items():
             asked = setup.asked_on(name)
             once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
             card, data, texts = conductor.card, setup.workspace.data, asked.workspace.texts

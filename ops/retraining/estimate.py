@@ -1,4 +1,4 @@
-"""Estimate the cost of a pool change, or of a night's questions, before any call is made."""
+"""Estimate what a change of the pool, or a round of drift detection, will cost before any call is made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ops.benchmarks.problem_files import by_benchmark
+from ops.benchmarks.problem_files import group_by_benchmark
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
@@ -24,27 +24,27 @@ from ops.planning.stored import (
     read_measurements,
     remaining_share_of_run,
 )
-from ops.precaching.precache import solo_messages
-from ops.precaching.stored import Cell
+from ops.precaching.precache import build_solo_messages
+from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.drift import sample_of, stored_champion, stored_workers
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
 from ops.spending.books import usd
-from ops.stages.responses import estimate_responses, measured_prices
+from ops.stages.responses import estimate_responses, measure_prices
 from ops.training.run.training_run import RunPlan
 from ops.workers.client import WorkerClient
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The costs of a plan's parts, in order."""
+    """The estimated costs of the parts of a plan, in their order."""
 
     parts: tuple[Cost, ...] = ()
 
     @property
     def usd(self) -> Range:
-        """Total USD, including training."""
+        """The total in USD, including training."""
         return add_costs(self.parts).usd
 
     def __str__(self) -> str:
@@ -58,15 +58,21 @@ class Estimate:
 
 
 def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
-    """Estimate the cost of the plan beyond stored results, without a call. Raises `DataError` and `ConfigError`.
+    """Estimate what the plan costs beyond results that are already stored. No call is made. Raises `DataError` and
+    `ConfigError`.
 
-    `snapshot`: the change's snapshot, which identifies stored scores, decisions and trainings; None: nothing is stored.
+    `snapshot` is the snapshot of the change, by which stored scores, decisions and trainings are found; None if nothing
+    is stored.
     """
     if not plan.evaluate:
         return Estimate()
     stored, parts = _stored(setup, snapshot), []
     if plan.precache:
-        cells = [Cell(name, each) for name in plan.precache for each in training_benchmarks(setup.recipe.benchmarks)]
+        cells = [
+            WorkerBenchmark(name, each)
+            for name in plan.precache
+            for each in training_benchmarks(setup.recipe.benchmarks)
+        ]
         column = estimate_responses(setup, client, cells)
         parts.append(replace(column, calls_formula=f"{column.paid_calls:,} answers to the shortlist"))
     if unanswered(setup):
@@ -122,19 +128,18 @@ def _shares(setup: Setup, run: Path) -> dict[str, float]:
 
 
 def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
-    """Estimate what it costs to ask the questions of day `on` again, without a call. Raises `DataError` and
-    `ConfigError`."""
+    """Estimate the cost of asking the questions of day `on`. No call is made. Raises `DataError` and `ConfigError`."""
     count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
     asks = [
-        PlannedCall(system.worker, problem.benchmark, solo_messages(problem), sample_of(on), problem.grader)
+        PlannedCall(system.worker, problem.benchmark, build_solo_messages(problem), sample_of(on), problem.grader)
         for system in stored_workers(setup)
         for problem in system.asked_on(seed, count, on)
         if system.worker is not None
     ]
-    cost = price_asks(asks, client.cache, measured_prices(setup, client.ledger), "workers")
+    cost = price_asks(asks, client.cache, measure_prices(setup, client.ledger), "workers")
     parts = [replace(cost, calls_formula=f"{cost.paid_calls:,} answers")]
     if (system := stored_champion(setup)) is not None:
-        tonight = {name: len(own) for name, own in by_benchmark(system.asked_on(seed, count, on)).items()}
+        tonight = {name: len(own) for name, own in group_by_benchmark(system.asked_on(seed, count, on)).items()}
         parts.append(replace(stages(setup, of=tonight).estimate_nightly_evaluation(), name="champion"))
     return Estimate(tuple(parts))
 
@@ -142,10 +147,10 @@ def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
 def stages(
     setup: Setup, stored: RemainingShares | None = None, of: Mapping[str, int | None] | None = None
 ) -> StageEstimator:
-    """The recipe's stages, priced from measurements.
+    """Return the stages of the recipe with prices from measurements.
 
-    `of`: benchmark → number of questions, if not the whole evaluation. Raises `ConfigError` for a worker without a
-    price.
+    `of` is the number of questions of each benchmark, if not the whole evaluation is meant. Raises `ConfigError` for a
+    worker without a price.
     """
     rows, measured = read_measurements(setup)
     asked = count_test_questions(setup.workspace, setup.recipe) if of is None else of

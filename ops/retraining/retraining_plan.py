@@ -8,6 +8,7 @@ from typing import Literal
 from ops.workers.pool import PoolDifference
 
 Training = Literal["never", "if it falls below the gate", "if a newcomer pays", "if below or if a newcomer pays"]
+"""The condition for training: never, if the champion fails the gate, if a new worker pays, or if either holds."""
 NEVER: Training = "never"
 BELOW: Training = "if it falls below the gate"
 PAYS: Training = "if a newcomer pays"
@@ -17,10 +18,12 @@ DESCRIBED, UNDESCRIBED = ", fine-tune if it pays", "; not offered: the champion 
 
 @dataclass(frozen=True)
 class RetrainingPlan:
-    """The required work with reasons in words; if all fields are False or empty, no work is required.
+    """The work that a change of the pool requires, with reasons in words. If all fields are False or empty, no work is
+    required.
 
-    `precache`: workers whose responses must be made. `evaluate`: score the champion on the current pool. `costs`:
-    reprice recorded tokens and judge by the new costs. `fine_tune`: the condition for training from the champion.
+    `precache` are the workers that must be asked the stored questions. `evaluate` is true if the champion must be
+    scored on the current pool. `costs` is true if recorded tokens must be priced anew. `fine_tune` is the condition for
+    training that starts from the champion.
     """
 
     precache: tuple[str, ...] = ()
@@ -31,11 +34,12 @@ class RetrainingPlan:
 
     @property
     def is_empty(self) -> bool:
+        """Return whether the plan requires no work."""
         return not (self.precache or self.evaluate or self.costs)
 
     @property
     def offers_newcomers(self) -> bool:
-        """Whether new workers are offered to the champion and in training that starts from it."""
+        """Return whether new workers are offered to the champion, and in training that starts from it."""
         return self.fine_tune in (PAYS, BELOW_OR_PAYS)
 
     def __str__(self) -> str:
@@ -44,13 +48,15 @@ class RetrainingPlan:
 
 
 def plan(difference: PoolDifference, *, described: bool) -> RetrainingPlan:
-    """The least work for a pool difference (docs/retraining.md), with names in alphabetical order.
+    """Return the least work that a difference between two pools requires (docs/retraining.md). Names are sorted
+    alphabetically.
 
-    Removed worker: evaluate on the remaining pool; fine-tune if the champion is below the gate. New worker: precache
-    its responses and evaluate; if the champion was trained with worker descriptions (`described`), fine-tune if the
-    worker pays. Without descriptions, only training from the start can use a new worker. Worker whose answers can
-    differ: precache again and evaluate; fine-tune if below the gate. New price: recompute costs, without calls or
-    training. Order, tags and limits require no work.
+    A removed worker requires an evaluation on the remaining pool, and training if the champion falls below the gate. A
+    new worker requires its responses and an evaluation; if the champion was trained with descriptions of workers
+    (`described`), also training if the worker pays. Without descriptions, only a training from the start can use a new
+    worker. A worker whose answers can differ requires new responses and an evaluation, and training if the champion
+    falls below the gate. A new price requires costs to be computed again, without calls or training. Order, tags and
+    limits of workers require nothing.
     """
     groups = (difference.added, difference.affects_answers, difference.removed, difference.affects_price)
     added, changed, removed, repriced = (tuple(sorted(group)) for group in groups)

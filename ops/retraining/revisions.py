@@ -1,4 +1,4 @@
-"""What follows from drift: a changed worker's earlier answers are excluded, and one alert says what has changed."""
+"""Act on detected drift: a changed worker's earlier answers are no longer used, and one alert says what has changed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ops.retraining.drift import DriftRecord
 
 
 def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, str]:
-    """Record a new revision, dated `on`, for each drifted worker's model; return worker name → revision.
+    """Give the model of each drifted worker a new revision, dated `on`, and return it by the worker's name.
 
-    The revision is part of every cache key. The old answers stay in the cache under the keys of the old revision; they
-    are no longer read and cannot be mixed with new ones. Pools with the model count as changed from then on. Raises
-    `ConfigError` if the revisions cannot be read or written.
+    The revision is a part of every cache key. The old answers remain in the cache under the keys of the old revision,
+    but are no longer read, so that they cannot be mixed with new ones. From then on, pools with the model count as
+    changed. Raises `ConfigError` if the revisions cannot be read or written.
     """
     noted, names = Revisions.read(config), {}
     for worker in drifted:
@@ -33,11 +33,11 @@ def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[
 
 
 def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, on: date) -> dict[str, str]:
-    """Give changed workers a new revision, and send one alert of what has changed; return worker name → revision.
+    """Give changed workers a new revision, send one alert about what has changed, and return the revisions by worker.
 
-    A change stays open until the system answers as its stored answers do: a worker after its answers were made again, a
-    champion when it recovers or another version takes its place. Another alert then says that it is solved. Raises
-    `ConfigError` if the revisions cannot be read or written.
+    A change stays open until the system answers as its stored answers do: for a worker, after its answers were made
+    again; for a champion, when it recovers or another version replaces it. Another alert then reports that the change
+    is resolved. Raises `ConfigError` if the revisions cannot be read or written.
     """
     workspace, pool = setup.workspace, setup.pool
     changed = {record.system: record for record in records if record.is_changed(settings.false_alarms)}
@@ -61,7 +61,7 @@ def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, 
 
 
 def in_words(record: DriftRecord, settings: Drift) -> str:
-    """Describe in one line how the new answers differ from the stored ones."""
+    """Return one line that says how the new answers differ from the stored ones."""
     if (difference := record.difference(settings.false_alarms)) is None:
         return f"{record.system}: no answer yet"
     before, now = (f"{100 * share:.1f} %" for share in record.accuracies())

@@ -1,4 +1,5 @@
-"""The champion on the current pool: find missing measurements, make the training decision and store it."""
+"""Judge the champion on the current pool: find measurements that are missing, decide whether to train, and store the
+decision."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
-from ops.benchmarks.graded import graded_responses
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.graded import read_graded_responses
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.policy import CARD_FILE, PolicyCard
 from ops.config import PoolChange, Setup, Snapshot
 from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.comparison import grader_keys, question_keys, stored_comparison
-from ops.evaluation.stored import COLD_START, asked_alone, stored_answers, stored_scores
-from ops.evaluation.stored_baselines import kept
+from ops.evaluation.comparison import grader_keys, question_keys, read_comparison
+from ops.evaluation.stored import COLD_START, list_solo_workers, read_policy_scores, read_solo_responses
+from ops.evaluation.stored_baselines import make_score_reader
 from ops.planning.lengths import read_shortlist
-from ops.precaching.profiles import subjects_of
+from ops.precaching.profiles import map_subjects
 from ops.release import registry
 from ops.release.judgement import other_graders
 from ops.release.lineage import judged_otherwise, questions_of
@@ -42,8 +43,8 @@ UNTRAINED = "an untrained policy is evaluated and not fine-tuned"
 
 
 def required(snapshot: Snapshot) -> RetrainingPlan:
-    """The work that a run's pool change requires; an empty plan for a run without a change. An untrained policy is
-    evaluated and never fine-tuned."""
+    """Return the work that the pool change of a run requires; an empty plan if the run has no change. An untrained
+    policy is evaluated and never fine-tuned."""
     if snapshot.change is None:
         return RetrainingPlan()
     made = plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
@@ -53,13 +54,13 @@ def required(snapshot: Snapshot) -> RetrainingPlan:
 
 
 def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
-    """The folder of the champion's cold start, if its scores on the current pool are stored; else None."""
+    """Return the folder of the champion's cold start if its scores on the current pool are stored, otherwise None."""
     folder = setup.workspace.runs / change.policy
     try:
         while (folder / PLAN_FILE).is_file():  # later stages and fine-tuning start from the policy of another run
             start = RunPlan.read(folder).base_policy
             if start.name != "policy" or not (start.parent / PLAN_FILE).is_file():
-                stored_scores(setup, start, COLD_START, [name for name, own in evaluation_questions(
+                read_policy_scores(setup, start, COLD_START, [name for name, own in read_evaluation_questions(
                     setup.workspace, setup.recipe).items() if own])  # fmt: skip
                 return start
             folder = start.parent
@@ -69,17 +70,18 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
 
 
 def unanswered(setup: Setup) -> list[str]:
-    """All benchmarks with questions if any solo worker or baseline lacks stored answers, else an empty list."""
+    """Return all benchmarks with questions if a single worker or a baseline lacks stored answers, otherwise an empty
+    list."""
     try:
-        stored_answers(setup, asked_alone(setup))
-        kept(setup)
+        read_solo_responses(setup, list_solo_workers(setup))
+        make_score_reader(setup)
     except DataError:
-        return [name for name, own in evaluation_questions(setup.workspace, setup.recipe).items() if own]
+        return [name for name, own in read_evaluation_questions(setup.workspace, setup.recipe).items() if own]
     return []
 
 
 def stand(setup: Setup, snapshot: Snapshot) -> Decision:
-    """Judge the champion on the current pool from stored results, and store the decision under the snapshot's key.
+    """Judge the champion on the current pool from stored results, and store the decision under the key of the snapshot.
 
     Raises `PodiumError` if the run has no pool change or another version has become champion, and `DataError` if a
     measurement is missing.
@@ -96,7 +98,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
             "Start the job `retraining` again"
         )
     folder = champion_folder(setup.workspace, change)
-    compared, precached = stored_comparison(setup, folder), graded_responses(setup.workspace.data / "responses")
+    compared, precached = read_comparison(setup, folder), read_graded_responses(setup.workspace.data / "responses")
     before = judged_alike(setup, now)
     if before.limit(1).collect().is_empty():
         said = other_graders(now, judged_otherwise(now.tags, compared.graders))
@@ -106,7 +108,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         before=at_prices(before, change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in precached if row.worker in setup.pool.names],
-        subjects=subjects_of(read_shortlist(setup)),
+        subjects=map_subjects(read_shortlist(setup)),
     )
     made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
     write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))
@@ -114,8 +116,8 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
 
 
 def judged_alike(setup: Setup, champion: Registered) -> pl.LazyFrame:
-    """Return the champion's rows without the benchmarks that another version of a grader judged, which one line
-    names."""
+    """Return the champion's rows without the benchmarks that another version of a grader graded. One log line names
+    these."""
     import polars as pl
 
     rows, others = registry.score_rows(setup.workspace, champion), judged_otherwise(champion.tags, grader_keys(setup))
@@ -125,10 +127,10 @@ def judged_alike(setup: Setup, champion: Registered) -> pl.LazyFrame:
 
 
 def champion_to_judge_again(setup: Setup) -> Path | None:
-    """Return the champion's policy if another version of a grader judged it, on this pool and these questions.
+    """Return the champion's policy if another version of a grader graded it, on this pool and these questions.
 
-    Scoring it again then calls no worker whose answer is stored. None otherwise, and for a champion that this checkout
-    did not train.
+    Scoring it again calls no worker whose answer is stored. The result is None in all other cases, and for a champion
+    that was not trained in this checkout.
     """
     known = registry.champion(setup.workspace)
     if known is None or known.tags.get("pool_answers_key") != setup.pool.answers_key:
@@ -140,7 +142,7 @@ def champion_to_judge_again(setup: Setup) -> Path | None:
 
 
 def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) -> None:
-    """Send an alert, once per change, if the champion fails the gate or cannot use a new worker that pays."""
+    """Send one alert for the change if the champion fails the gate, or if it cannot use a new worker that pays."""
     change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
     assert change is not None
     failed = made.standing.failed
@@ -161,13 +163,14 @@ def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) 
 
 
 def newcomers(setup: Setup, change: PoolChange) -> tuple[str, ...]:
-    """Workers that neither the previous pool nor the champion's training had; a returning worker is not new."""
+    """Return the workers that neither the previous pool nor the champion's training had. A worker that returns is not
+    new."""
     known = PolicyCard.read(champion_folder(setup.workspace, change)).offered
     return tuple(name for name in setup.pool.names if name not in known and name not in change.before.names)
 
 
 def decided(workspace: Workspace, key: str) -> Decision:
-    """Read the decision that `stand` stored under a snapshot's key. Raises `DataError` if there is none."""
+    """Return the decision that `stand` stored under the key of a snapshot. Raises `DataError` if there is none."""
     file = _file(workspace, key)
     try:
         return Decision.of(json.loads(file.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""The policy that fine-tuning starts from: the champion's weights with a card for the current pool."""
+"""Prepare the policy from which fine-tuning starts: the champion's weights with a card for the current pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ops.workflow.cards import load_cards
 
 
 def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
-    """The folder of the champion's policy, from the run that trained it or copied from the registry.
+    """Return the folder of the champion's policy: that of its training run, or a copy from the registry.
 
     Raises the errors of `ops.retraining.champion.fetch`.
     """
@@ -37,13 +37,14 @@ def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
 
 
 def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
-    """The champion's card for training on `pool`: workers keep their ordinals, and usable workers are offered.
+    """Return the champion's card for training on `pool`. Known workers keep their ordinals, and the usable workers are
+    offered.
 
-    A champion with worker descriptions is offered newcomers at the next ordinals. A champion without them produces
-    invalid workflows when it sees an unknown ordinal, so newcomers are omitted, as in evaluation
-    (`PolicyCard.with_newcomers`). Workers that the pool lacks keep their ordinals and are never offered. Descriptions
-    of newcomers and of workers whose answers have changed come from `data/profiles.json`, the others from the policy's
-    training. Raises `DataError` if a description is missing.
+    A champion that was trained with descriptions of workers is offered newcomers at the next ordinals. A champion
+    without descriptions writes invalid workflows when it sees an unknown ordinal, so newcomers are left out, as in
+    evaluation (`PolicyCard.with_newcomers`). Workers that the pool lacks keep their ordinals and are never offered.
+    Descriptions of newcomers, and of workers whose answers have changed, come from `data/profiles.json`; the others
+    come from the policy's training. Raises `DataError` if a description is missing.
     """
     new = tuple(name for name in pool.names if name not in card.offered) if card.cards else ()
     others = [name for name in card.offered if name in pool.names and _differs(card.pool, pool, name)]
@@ -67,10 +68,10 @@ def _differs(old: Pool, new: Pool, name: str) -> bool:
 
 
 def start_folder(setup: Setup, change: PoolChange) -> Path:
-    """The folder of the champion's policy prepared for training on the current pool, made unless it exists.
+    """Return the folder of the champion's policy for training on the current pool. It is made unless it exists.
 
-    Equal champion, pool and cards give the same folder. Weights are hard links if the file system supports them. A
-    damaged folder is renamed, and made again. Raises `DataError`.
+    Equal champions, pools and cards lead to the same folder. Weights are hard links if the file system supports them. A
+    damaged folder is renamed and made again. Raises `DataError`.
     """
     champion = champion_folder(setup.workspace, change)
     card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
@@ -101,16 +102,18 @@ def _link(source: str, target: str) -> str:
 
 
 def fine_tuned_run(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None) -> Path:
-    """The folder of the run that fine-tunes the champion on the pool; writes the run's plan unless it exists.
+    """Return the folder of the run that fine-tunes the champion on the current pool, and write the run's plan unless it
+    exists.
 
-    The run repeats the recipe's last training stage (in rounds, on subsets, or plain) with the settings of
-    `fine_tune`. Its key includes the starting policy. Raises the exceptions of `write_run_plan`.
+    The run repeats the last training stage of the recipe (in rounds, on subsets of workers, or plain) with the settings
+    of `fine_tune`. Its key includes the policy from which it starts. Raises the exceptions of `write_run_plan`.
     """
     return write_run_plan(*_last_stage(setup, start_folder(setup, change), deepspeed), from_champion=True)
 
 
 def stored_fine_tuning(setup: Setup, change: PoolChange) -> Path | None:
-    """The folder of the fine-tuning run if it was started in this checkout, else None. Downloads and writes nothing."""
+    """Return the folder of the fine-tuning run if it was started in this checkout, otherwise None. Nothing is
+    downloaded or written."""
     champion = setup.workspace.runs / change.policy / "policy"
     if not (champion / CARD_FILE).is_file():
         return None
@@ -133,7 +136,7 @@ def _last_stage(
 
 
 def fine_tuning(recipe: Recipe) -> Recipe:
-    """The recipe with the settings of `fine_tune` applied to its last training stage."""
+    """Return the recipe with the settings of `fine_tune` applied to its last training stage."""
     own = recipe.fine_tune.model_dump(exclude_none=True)
     for name, stage in (("recursive", recipe.recursive), ("adaptive", recipe.adaptive)):
         if stage is not None:

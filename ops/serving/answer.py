@@ -26,109 +26,117 @@ previous round or of the other workflows that vote, or none because no worker is
 
 
 class Fallback(NamedTuple):
-    """A failure, and the action taken instead."""
+    """A failure, and what was done instead."""
 
     reason: str
-    """A step's failure (`StepFailure`), "timed_out", "misconfigured" (a worker's key or account), "no_workflow",
-    "writer_failed", "over_budget", "server_budget"."""
+    """Why the planned call or workflow failed: the failure of a step (`StepFailure`), "timed_out", "misconfigured" (a
+    worker's key or account), "no_workflow", "writer_failed", "over_budget" or "server_budget"."""
     worker: str
-    """The worker that failed; "" if no worker failed."""
+    """The worker that failed; empty if no worker failed."""
     then: Then
     by: str = ""
-    """The worker that was called alone and the reason for its choice: "solver, by profile"."""
+    """The worker that was called alone, and the reason for choosing it: "solver, by profile"."""
     error: str = ""
 
 
 class VoteResult(NamedTuple):
-    """A vote over several workflows."""
+    """The result of a vote over several workflows."""
 
     workflows: int
     """Number of workflows that ran."""
     agreed: int
-    """Number of them with the answer that counts."""
+    """How many of them gave the answer that counts."""
     latency_s: float
-    """Seconds of the slowest workflow of each wave, wave after wave, on its critical path."""
+    """The latency in seconds: workflows run in waves, and each wave counts with the critical path of its slowest
+    workflow."""
 
 
 class TimedCompletion(NamedTuple):
-    """One completion of the Conductor; times in seconds since the epoch."""
+    """A completion of the Conductor with its times, in seconds since the epoch."""
 
     messages: tuple[Message, ...]
     asked: float
     began: float
-    """Start of its batch; it waited until then."""
+    """The start of its batch. Until then the prompt waited."""
     ended: float
     completion: Completion | None
-    """None: the writer failed."""
+    """The completion; None if the writer failed."""
     error: str = ""
 
 
 @dataclass
 class Answer:
-    """The result of one request, also while the request is in progress."""
+    """The result of one request. It is filled in while the request is in progress."""
 
     problem: Problem
     version: str
     text: str | None = None
+    """The answer; None if there is none (yet)."""
     status: Status = "cancelled"
     error: str = ""
     notice: str = ""
-    """A sentence for the user if the question lies outside of what the version was trained on."""
+    """A sentence for the user if the question lies outside of what the version was trained on; otherwise empty."""
     standing: QuestionTrace | None = None
     """The execution that gave the answer."""
     vote: VoteResult | None = None
-    """None: one workflow answered."""
+    """The result of the vote; None if a single workflow answered."""
     runs: list[QuestionTrace] = field(default_factory=list)
-    """All finished executions, in order."""
+    """All executions that ended, in order."""
     steps: list[StepTrace] = field(default_factory=list)
-    """Every step that called a worker, in order of completion, also of unfinished workflows."""
+    """Every step that called a worker, in order of completion. Steps of unfinished workflows are included."""
     fallbacks: list[Fallback] = field(default_factory=list)
     completion: str = ""
     """The Conductor's last completion."""
     workflow: str = ""
-    """Text of the last workflow."""
+    """The last workflow, as text."""
     drafts: list[TimedCompletion] = field(default_factory=list)
     """Every completion of the Conductor, including those of later rounds."""
     attempts: int = 0
-    """Number of completions for a first workflow."""
+    """How many completions were requested for a first workflow."""
     paid_usd: float = 0.0
-    """USD paid for this request; `cost_usd` counts cached responses at their original cost."""
+    """What was paid for this request in USD. In contrast, `cost_usd` counts cached responses at their original cost."""
     began: float = field(default_factory=time.time)
-    """Arrival of the request in seconds since the epoch."""
+    """The arrival of the request, in seconds since the epoch."""
     waited_s: float = 0.0
-    """Seconds from then until the request was admitted."""
+    """The seconds from the arrival until the request was admitted."""
     writing_s: float = 0.0
-    """Seconds of the Conductor, including its queue; summed over workflows that vote side by side."""
+    """The seconds that the Conductor took, including its queue, summed over workflows that vote side by side."""
     working_s: float = 0.0
-    """Seconds of the workers; summed likewise."""
+    """The seconds that the workers took, summed in the same way."""
 
     @property
     def responses(self) -> list[tuple[str, Response]]:
-        """The worker and its response, of each call that got one: those that wrote a workflow, then the steps."""
+        """Return each call that got a response, as worker and response: first those that wrote a workflow, then the
+        steps."""
         drafts = [draft.completion for draft in self.drafts if draft.completion is not None]
         written = [(each.worker, each.response) for each in drafts if each.response is not None]
         return written + [(step.worker, step.response) for step in self.steps if step.is_paid]
 
     @property
     def prompt_tokens(self) -> int:
+        """Return the prompt tokens of all calls of workers."""
         return sum(response.prompt_tokens for _, response in self.responses)
 
     @property
     def completion_tokens(self) -> int:
+        """Return the completion tokens of all calls of workers."""
         return sum(response.completion_tokens for _, response in self.responses)
 
     @property
     def cost_usd(self) -> float:
+        """Return the cost of all calls in USD, where cached responses count at their original cost."""
         return sum(response.cost_usd for _, response in self.responses)
 
     @property
     def finish_reason(self) -> Literal["stop", "length"]:
-        """Return OpenAI's finish reason: "length" if the final step was cut at its worker's `max_tokens`."""
+        """Return OpenAI's finish reason: "length" if the final step was cut at its worker's `max_tokens`, otherwise
+        "stop"."""
         final = self.standing and self.standing.answering_execution
         return "length" if final and final.steps[-1].response.finish_reason == "length" else "stop"
 
     def account(self, *, texts: bool) -> dict[str, Any]:
-        """Return a JSON-ready account of the answer; with `texts`, the workflow and all texts of its steps."""
+        """Return how the answer was made, as values for JSON. With `texts`, the workflow and all texts of its steps are
+        included."""
         ran = self.standing or (self.runs[-1] if self.runs else None)
         facts: dict[str, Any] = {
             "version": self.version,

@@ -1,4 +1,4 @@
-"""Generate workflows in micro-batches: prompts that arrive during generation form the next batch."""
+"""Generate workflows in micro-batches: prompts that arrive during a generation form the next batch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ops.core.messages import Message
 from ops.workflow.prompt import PromptTooLongError
 
 PADDED_CHARACTERS = 65_536
-"""Characters of a batch, with each prompt padded to the longest, that are always allowed …"""
+"""A batch may always have this many characters, where each prompt counts as long as the longest one."""
 MOST_CHARACTERS = 2_000_000
-"""… and the maximum, except for a batch of one prompt."""
+"""A batch of several prompts never has more characters than this, counted in the same way."""
 KEPT = 4096
-"""Greedy completions that are kept, the latest used ones."""
+"""How many greedy completions are kept; the least recently used ones are dropped."""
 
 
 class CompletionWriter(Protocol):
@@ -31,13 +31,13 @@ class CompletionWriter(Protocol):
 
     @property
     def prompt_limit(self) -> int | None:
-        """The most tokens of a prompt; None: unknown."""
+        """The maximum number of tokens in a prompt; None if it is unknown."""
         ...
 
     def complete(
         self, prompts: Sequence[Sequence[Message]], *, temperature: float = ..., seed: int = ...
     ) -> list[Completion]:
-        """Return one completion per prompt, in order."""
+        """Return one completion per prompt, in their order."""
         ...
 
     def has_room(self, prompt: Sequence[Message]) -> bool:
@@ -45,7 +45,7 @@ class CompletionWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Free the writer's resources."""
+        """Release the resources of the writer."""
         ...
 
 
@@ -69,12 +69,13 @@ class _Prompt(NamedTuple):
 
 
 class BatchWriter:
-    """Shares one writer among the tasks of one event loop.
+    """Shares one writer among the tasks of an event loop.
 
-    A prompt is processed at once if the writer is idle. Prompts that arrive meanwhile form the next batch: at most
-    `batch` of them, with the same sampling, and only as long as padding to the longest prompt does not double the work.
-    `lanes`: batches in flight (a server accepts more than one). `on_batch` receives the size of each. A greedy
-    completion is a function of its prompt, so the last `kept` of them are not written again.
+    A prompt is processed at once if the writer is idle. Prompts that arrive meanwhile form the next batch. It has at
+    most `batch` prompts, all with the same sampling settings, and only as many as can be padded to the longest without
+    doubling the work. `lanes` is the number of batches in flight; a server accepts more than one. `on_batch` receives
+    the size of each batch. A greedy completion depends on its prompt only, so the last `kept` of them are kept and not
+    generated again.
     """
 
     def __init__(
@@ -92,11 +93,11 @@ class BatchWriter:
 
     @property
     def stalled_s(self) -> float:
-        """Return the seconds since the busy writer last finished a batch; 0 if it is idle."""
+        """Return how many seconds ago the busy writer last finished a batch; 0 if it is idle."""
         return time.monotonic() - self._progress if self._busy else 0.0
 
     async def write(self, messages: Sequence[Message], *, temperature: float = 0.0, seed: int = 0) -> BatchedCompletion:
-        """Return one completion. Raises the writer's error for this prompt."""
+        """Return a completion of the prompt. Raises the writer's error for this prompt."""
         if temperature == 0 and (known := self._greedy.get(_key(messages))) is not None:
             return BatchedCompletion(known, time.time())
         loop = asyncio.get_running_loop()

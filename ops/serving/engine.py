@@ -1,4 +1,4 @@
-"""The engine: the version in service, and the client, cache and ledger that all requests share."""
+"""The serving engine: the version in service, and the client, cache and ledger that all requests share."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
 PURPOSE = "serving"
+"""The purpose under which the ledger books the calls of a server."""
 
 
 class NotLoadedError(PodiumError):
@@ -29,7 +30,7 @@ class NotLoadedError(PodiumError):
 
 
 class ServingEngine:
-    """Answers questions in one event loop; `serve` changes the version while requests are in flight."""
+    """Answers questions in one event loop. The version can be replaced while requests are in flight."""
 
     def __init__(
         self, workspace: Workspace, settings: Serving, *, on_answer: Callable[[Answer], None] | None = None
@@ -42,13 +43,13 @@ class ServingEngine:
 
     @property
     def loaded(self) -> LoadedVersion | None:
-        """The version in service."""
+        """The version in service; None if there is none yet."""
         return self._loaded
 
     def serve(self, loaded: LoadedVersion) -> None:
-        """Answer new questions with this version; requests in flight finish with their own version.
+        """Answer new questions with this version. Requests in flight are finished by the version with which they began.
 
-        Raises `PodiumError` if a part of the workspace is missing, which the first call would begin anew.
+        Raises `PodiumError` if a part of the workspace is missing that the first call would otherwise create anew.
         """
         if self._loaded is None:
             check_parts(self.workspace)
@@ -59,9 +60,10 @@ class ServingEngine:
     async def request(
         self, problem: Problem, options: RequestOptions, on_progress: OnProgress | None = None, field: str = "messages"
     ) -> ServedRequest:
-        """A request to the version in service, whose question is in `field`.
+        """Return a request to the version in service. `field` names the part of the request that holds the question,
+        for error messages.
 
-        Raises `RequestError`, and `NotLoadedError` where no version is in service.
+        Raises `RequestError`, and `NotLoadedError` if no version is in service.
         """
         if self._loaded is None:
             raise NotLoadedError("the champion is being loaded: ask again in a few seconds")
@@ -71,8 +73,8 @@ class ServingEngine:
 
     @contextmanager
     def answering(self, request: ServedRequest) -> Iterator[None]:
-        """Keep a version loaded while the request is answered in the block: the one that is in service now, since the
-        request may have waited for a place."""
+        """Keep a version loaded while a request is answered inside the block. It is the version in service at this
+        moment, because the request may have waited."""
         if self._loaded is not None and request.loaded is not self._loaded:
             request.use(self._loaded)
         loaded = request.loaded
@@ -88,14 +90,14 @@ class ServingEngine:
 
     @property
     def stalled(self) -> bool:
-        """Whether the writer of the version in service has ended no batch for too long."""
+        """Return whether the writer of the version in service has finished no batch for too long."""
         loaded = self._loaded
         if loaded is None or loaded.batch_writer is None:
             return False
         return loaded.batch_writer.stalled_s > self.settings.stalled_s
 
     def close(self) -> None:
-        """Close all resources; no request may be in flight."""
+        """Release all resources. No request may be in flight."""
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None

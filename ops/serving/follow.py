@@ -1,4 +1,4 @@
-"""Follow the champion: a working version replaces the one in service, and a broken one does not."""
+"""Follow the champion: a new version that works replaces the one in service, and one that does not is ignored."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from ops.serving.loaded import LoadedVersion, VersionFiles
 log = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
-"""Seconds after which a version that could not be loaded is tried again, because its requirements may be met by
+"""The seconds after which a version that could not be loaded is tried again, because its requirements may be met by
 then."""
 Swap = Literal["loaded", "failed", "unreachable", "missing"]
-"""Result of a check that found another champion than the version in service; "missing": there is none."""
+"""The result of a check that found another champion than the version in service; "missing" means that there is no
+champion."""
 
 
 class Source(Protocol):
-    """The source of versions. Its methods raise `PodiumError`, and are called in threads."""
+    """A source of versions. Its methods are called in threads and raise `PodiumError`."""
 
     def current(self) -> str | None:
-        """Return the version to serve now, or None."""
+        """Return the version that is to be served now, or None."""
         ...
 
     def missing(self) -> str:
@@ -33,14 +34,15 @@ class Source(Protocol):
         ...
 
     def files(self, version: str) -> VersionFiles:
-        """Return the version's files on this machine."""
+        """Return the paths of the version's files on this machine."""
         ...
 
 
 class Follower:
-    """Keep an engine at the source's current version.
+    """Keeps an engine at the current version of its source.
 
-    `on_attempt` is called with each attempt to change the version, and once when there is no current version any more.
+    The callback `on_attempt` is called for each attempt to change the version, and once if there is no current version
+    any more.
     """
 
     def __init__(
@@ -59,13 +61,13 @@ class Follower:
         """Reason why the source's current version is not in service; "" if it is."""
 
     async def run(self) -> None:
-        """Check and change the version repeatedly, until cancelled."""
+        """Check the version repeatedly, and change it when needed, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(self._engine.settings.follow_s)
 
     async def look(self) -> bool:
-        """Serve the current version if another one is in service; return whether it is in service now."""
+        """Serve the current version if another one is in service. Return whether it is in service now."""
         try:
             version = await asyncio.to_thread(self._source.current)
             missing = await asyncio.to_thread(self._source.missing) if version is None else ""

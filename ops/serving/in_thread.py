@@ -1,4 +1,4 @@
-"""The engine for code that is not asynchronous, or has an event loop of its own: MLflow's agent, a notebook, `ask`."""
+"""The engine for code that has no event loop, or another one: MLflow's agent, a notebook, `podium ask`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class EngineThread:
-    """One version in service, in an event loop on a separate thread; any number of threads may call it."""
+    """An engine with one version, in an event loop on a thread of its own. Any number of threads may call it."""
 
     def __init__(self, workspace: Workspace, settings: Serving) -> None:
         self.engine = ServingEngine(workspace, settings)
@@ -31,23 +31,23 @@ class EngineThread:
 
     @classmethod
     def load(cls, files: VersionFiles, workspace: Workspace, settings: Serving) -> EngineThread:
-        """Serve one version. Raises the errors of `LoadedVersion.read`."""
+        """Load a version and serve it. Raises the errors of `LoadedVersion.read`."""
         loaded = LoadedVersion.read(files, settings, workspace)
         return cls.of(loaded, workspace, settings)
 
     @classmethod
     def of(cls, loaded: LoadedVersion, workspace: Workspace, settings: Serving) -> EngineThread:
-        """Serve a loaded version."""
+        """Serve a version that is loaded already."""
         thread = cls(workspace, settings)
         thread.engine.serve(loaded)
         return thread
 
     def ask(self, problem: Problem, options: RequestOptions) -> Answer:
-        """Return the answer. Raises the errors of `ServedRequest.run`."""
+        """Return the answer to a question. Raises the errors of `ServedRequest.run`."""
         return self.run(self._answer(problem, options, None))
 
     def stream(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
-        """Give steps and fallbacks as they end, then the answer. Raises the errors of `ServedRequest.run`."""
+        """Yield steps and fallbacks as they end, and finally the answer. Raises the errors of `ServedRequest.run`."""
         progress: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
         answer = asyncio.run_coroutine_threadsafe(self._answer(problem, options, progress), self._loop)
         answer.add_done_callback(lambda _: progress.put(None))
@@ -59,11 +59,11 @@ class EngineThread:
             answer.cancel()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the engine's loop."""
+        """Run a coroutine in the engine's event loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        """End the loop and close the engine; no request may be in flight."""
+        """End the event loop and close the engine. No request may be in flight."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self.engine.close()

@@ -1,4 +1,4 @@
-"""A version of the Conductor that is ready to answer: its policy, its team and its batch writer."""
+"""A version of the Conductor that is loaded and ready to answer: its policy, its team and its writer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ops.workflow.play import CallBudget
 from ops.workflow.team import Team
 
 SERVER_LANES = 64
-"""Number of concurrent requests to a vLLM server, which batches them itself."""
+"""How many requests are sent to a vLLM server at the same time. The server batches them itself."""
 _PROBES = (r"What is $6 \cdot 7$?", "What is 6 * 7?", "Which element has the symbol Fe?")
 
 
@@ -40,42 +40,42 @@ class VersionFiles(NamedTuple):
     policy: Path
     """Folder of the policy."""
     pool: Path
-    """YAML file of the pool that the version was released with."""
+    """The YAML file of the pool with which the version was released."""
     settings: Mapping[str, Any]
-    """Facts stored with it: `policy` (its key), `strengths`."""
+    """Facts that are stored with the version: the key of its `policy`, and the workers' `strengths`."""
 
 
 @dataclass
 class LoadedVersion:
-    """One version in memory."""
+    """A version in memory."""
 
     version: str
     conductor: CompletionWriter | PromptedConductor
     card: PolicyCard
     pool: Pool
     team: Team
-    """The team without a client, with those of its offered workers that the pool in use has."""
+    """The team, without a client, of those offered workers that the pool in use has."""
     strengths: Strengths
     prices: Mapping[str, Price]
-    """By worker."""
+    """The price of each worker, by name."""
     batch_writer: BatchWriter | None
-    """None: a worker writes the workflows (`PromptedConductor`)."""
+    """The writer of workflows; None if a worker writes them (`PromptedConductor`)."""
     calls: CallBudget | None
-    """The call budget of all rounds since loading; None: the version writes one round."""
+    """The call budget over all rounds since the version was loaded; None if the version writes one round."""
     scope: Scope | None = None
-    """The questions that it was trained on; None: it was released without, and says nothing of a question."""
+    """Which questions the version was trained on; None if it was released without this information."""
     in_use: int = 0
-    """Number of requests that still use the version."""
+    """The number of requests that still use the version."""
 
     @classmethod
     def read(
         cls, files: VersionFiles, settings: Serving, workspace: Workspace,
         *, on_batch: Callable[[int], None] | None = None,
     ) -> LoadedVersion:  # fmt: skip
-        """Load a version; `$PODIUM_WRITER` selects the backend of its policy.
+        """Load a version. `$PODIUM_WRITER` selects the backend of its policy.
 
-        Raises `DataError` when the folder is not a policy's or the pool has none of its workers, `ConfigError` when
-        the pool cannot be read or used, or the writer cannot write.
+        Raises `DataError` if the folder holds no policy or the pool has none of its workers, and `ConfigError` if the
+        pool cannot be read or used, or if the writer cannot write.
         """
         card = PolicyCard.read(files.policy)
         if settings.pool is None:
@@ -134,11 +134,12 @@ class LoadedVersion:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the workers that it may call, in its own order."""
+        """Return the names of the workers that the version may call, in its own order."""
         return tuple(self.team.names[ordinal] for ordinal in self.team.ordinals)
 
     def offered(self, options: RequestOptions) -> tuple[int, ...]:
-        """Return the ordinals offered to a request. Raises `RequestError` for an unknown worker, or if none is left."""
+        """Return the ordinals of the workers that a request may use. Raises `RequestError` for an unknown worker, or if
+        none remains."""
         check_worker_names(options, self.names)
         workers = [
             self.team.workers[ordinal]
@@ -159,9 +160,12 @@ class LoadedVersion:
         return self.conductor.has_room(messages)
 
     def prove(self) -> None:
-        """Write for a few plain questions. Raises `PodiumError` when no workflow comes of any of them, and whatever
-        the writer raises: such a version must not take a working one's place. A prompted Conductor is not asked: that
-        would cost money."""
+        """Write workflows for a few simple questions, so that a version that cannot write does not replace one that
+        works.
+
+        Raises `PodiumError` if none of them gets a valid workflow, and the writer's own errors. A prompted Conductor is
+        not tested, because that would cost money.
+        """
         if isinstance(self.conductor, PromptedConductor):
             return
         problems = [question(text, RequestOptions()) for text in _PROBES]
@@ -171,7 +175,7 @@ class LoadedVersion:
             raise PodiumError(f"version {self.version} writes no workflow for any of {len(problems)} plain questions")
 
     def close(self) -> None:
-        """Let go of the writer."""
+        """Release the writer."""
         if self.batch_writer is not None:
             self.batch_writer.close()
         self.conductor.close()

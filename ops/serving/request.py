@@ -1,4 +1,4 @@
-"""Answering one request: write its workflow, execute it, and fall back to other workers on failure."""
+"""Answer one request: write its workflow, execute it, and fall back to other workers after a failure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ops.workflow.vote import Ballot
 
 OnProgress = Callable[[StepTrace | Fallback], None]
 RETRY_TEMPERATURE = 0.7
-"""Temperature of the completions after a greedy one that was no workflow."""
+"""The temperature of a completion after a greedy one that held no valid workflow."""
 
 
 @dataclass
 class WrittenWorkflow:
-    """A workflow for the question, and the completion that it was read from."""
+    """A workflow for the question, and the completion from which it was read."""
 
     workflow: Workflow
     completion: str
@@ -77,7 +77,7 @@ class _Election:
 
 
 class ServedRequest:
-    """One request; `answer` is its result so far."""
+    """A request that is being answered. Its attribute `answer` is the result so far."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class ServedRequest:
         self.use(loaded)
 
     def use(self, loaded: LoadedVersion) -> None:
-        """Be answered by this version; before `run`. Raises `RequestError`."""
+        """Let this version answer the request. It is called before `run`. Raises `RequestError`."""
         self.loaded, self.answer.version = loaded, loaded.version
         self.answer.notice = "" if loaded.scope is None else loaded.scope.notice(self.answer.problem.question)
         own, most = self._options.budget_usd, self._settings.budget_usd
@@ -107,15 +107,15 @@ class ServedRequest:
         self._left = list(loaded.offered(self._options))
 
     async def check_length(self, field: str) -> None:
-        """Raise `QuestionTooLongError`, naming `field`, where the policy cannot read the question."""
+        """Raise `QuestionTooLongError`, which names `field`, if the question is too long for the policy."""
         messages, limit = self._team().build_messages(self.answer.problem), self.loaded.conductor.prompt_limit
         if limit is not None and not await asyncio.to_thread(self.loaded.has_room, messages):
             raise QuestionTooLongError(field, limit)
 
     async def run(self) -> Answer:
-        """Try until there is an answer or no worker is left, within the deadline.
+        """Try to answer until there is an answer, no worker is left, or the deadline has passed.
 
-        If several workflows vote, the first is as without a vote, and the others have none of its fallbacks. Raises
+        If several workflows vote, the first has the same fallbacks as without a vote, and the others have none. Raises
         errors that neither another worker nor another workflow would correct.
         """
         deadline_s = min(self._settings.deadline_s, self._options.deadline_s or self._settings.deadline_s)

@@ -1,4 +1,4 @@
-"""One request's budget over the client that all requests share."""
+"""The budget of one request, over the client that all requests share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ops.workers.scheduling import ALONE, Turn
 
 
 class RequestOverBudget(OverBudget):
-    """The worst case of the next call would exceed what the request may spend: nothing was sent.
+    """The next call was not sent, because its worst case would exceed the budget of the request.
 
-    `worst_usd` is that worst case.
+    `worst_usd` is that worst case in USD.
     """
 
     def __init__(self, worker: str, worst_usd: float, left_usd: float, budget_usd: float) -> None:
@@ -31,9 +31,10 @@ class RequestOverBudget(OverBudget):
 
 
 class RequestBudget:
-    """Calls the workers while the request's budget (USD) lasts: each call's worst case is reserved before it is made.
+    """Calls workers as long as the budget of the request (USD) lasts. The worst case of each call is reserved before it
+    is sent.
 
-    `prices`: of each worker, by its name. Cached responses cost nothing.
+    `prices` are the prices of the workers by name. Cached responses cost nothing.
     """
 
     def __init__(self, client: WorkerClient, budget_usd: float, prices: Mapping[str, Price]) -> None:
@@ -46,7 +47,7 @@ class RequestBudget:
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
     ) -> Response:
-        """As `Client.complete`. Raises `RequestOverBudget` too."""
+        """Return a worker's response, as `Client.complete` does. Raises `RequestOverBudget` as well."""
         price = self._prices[worker.name]
         worst = price.most_usd(most_tokens(messages), worker.max_tokens, worker.service_tier)
         if self._left_usd < worst:

@@ -1,4 +1,4 @@
-"""Options of a request beside its question: budget, deadline, workers, and how much the response shows."""
+"""The options of a request beside its question: budget, deadline, workers, and how much the response shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Text = Annotated[str, Strict()]
 
 
 class RequestError(DataError):
-    """A request is invalid: `where` names the parameter."""
+    """A request is invalid. Its attribute `where` names the parameter."""
 
     def __init__(self, parameter: str, problem: str, remedy: str) -> None:
         super().__init__("request", parameter, problem, remedy)
@@ -32,7 +32,7 @@ class UnknownModelError(RequestError):
 
 
 class QuestionTooLongError(RequestError):
-    """The prompt that a question makes is longer than the policy can read."""
+    """The question makes a prompt that is longer than the policy can read."""
 
     def __init__(self, parameter: str, limit: int) -> None:
         problem = f"leads to a prompt of more than the {limit:,} tokens that the Conductor reads"
@@ -70,7 +70,7 @@ class RequestOptions(Settings):
     @field_validator("grader")
     @classmethod
     def _is_a_grader(cls, name: str | None) -> str | None:
-        known = [each.name for each in GRADERS.values() if not each.own]
+        known = [each.name for each in GRADERS.values() if not each.needs_settings]
         if name is not None and name not in known:
             raise ValueError(f"should be one of {', '.join(known)}")
         return name
@@ -88,22 +88,22 @@ class RequestOptions(Settings):
 
     @property
     def worker_parameters(self) -> dict[str, Any]:
-        """The parameters of the call of the worker that gives the answer, by name."""
+        """Return the parameters of the call of the worker that gives the answer, by name."""
         return {name: value for name in REQUEST_PARAMETERS if (value := getattr(self, name)) is not None}
 
     @property
     def is_open(self) -> bool:
-        """Whether the answer may have any form."""
+        """Return whether the answer may have any form."""
         return not self.choices and self.grader in (None, "open")
 
     @property
     def field(self) -> str:
-        """The field of the request that holds the options, for error messages."""
+        """Return the field of the request that holds the options, for error messages."""
         return self._field
 
 
 def read_format(form: object) -> dict[str, Any] | None:
-    """OpenAI's `response_format` where it demands JSON; None where any text will do. Raises `ValueError`."""
+    """Return the JSON format that OpenAI's `response_format` demands; None if any text will do. Raises `ValueError`."""
     if form is None or form == {"type": "text"}:
         return None
     if isinstance(form, dict):
@@ -117,7 +117,7 @@ def read_format(form: object) -> dict[str, Any] | None:
 
 
 def read_options(values: object, field: str) -> RequestOptions:
-    """The options in the request's `field`. Raises `RequestError`."""
+    """Read the options in the request's `field`. Raises `RequestError`."""
     known = f"Known keys: {', '.join(RequestOptions.model_fields)}"
     if not isinstance(values, Mapping | None):
         raise RequestError(field, "is not an object", known)
@@ -138,9 +138,9 @@ def read_options(values: object, field: str) -> RequestOptions:
 
 
 def question(text: str, options: RequestOptions, field: str = "messages") -> Problem:
-    """A user's question as a problem: its grader decides the form of the answer, and nothing is graded.
+    """Return a user's question as a problem. Its grader decides the form of the answer; nothing is graded.
 
-    `field` holds the text in the request. Raises `RequestError` where it is empty.
+    `field` is the part of the request that holds the text. Raises `RequestError` if the text is empty.
     """
     if not text.strip():
         raise RequestError(field, "holds no question", "Send a user message with text")
@@ -159,7 +159,8 @@ def question(text: str, options: RequestOptions, field: str = "messages") -> Pro
 
 
 def check_worker_names(options: RequestOptions, known: Collection[str]) -> None:
-    """Raise `RequestError` for a worker that is not served: a misspelt name must not widen the choice of workers."""
+    """Raise `RequestError` for a worker that is not served, because a misspelt name must not widen the choice of
+    workers."""
     for field in ("allowed", "forbidden"):
         for name in getattr(options, field) or ():
             if name not in known:
@@ -167,8 +168,8 @@ def check_worker_names(options: RequestOptions, known: Collection[str]) -> None:
 
 
 def check_encodable(values: object, field: str = "") -> None:
-    """Raise `RequestError`, naming the field, for a text with half of a surrogate pair: UTF-8 cannot encode it, so
-    no tokenizer, provider or response can take it."""
+    """Raise `RequestError`, which names the field, for a text with half of a surrogate pair. UTF-8 cannot encode it, so
+    no tokenizer, provider or response can hold it."""
     if isinstance(values, str):
         try:
             values.encode()

@@ -1,8 +1,8 @@
-"""The questions that a version was trained on: whether a new question is like them.
+"""Decide whether a question is similar to those on which a version was trained.
 
-The measure is the share of a question's pairs of neighbouring words that occur in some question of the training mix.
+The measure is the share of the question's pairs of neighbouring words that occur in a question of the training mix.
 Case is ignored, all numbers count as the same word, and the beginning and the end of a question count as words.
-docs/serving.md compares it with other measures.
+docs/serving.md compares the measure with others.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 
 FILE = "scope.json"
-"""In the folder of a released version's policy."""
+"""The file in the folder of a released version's policy."""
 PASSING = 0.95
-"""Share of the in-domain test questions that have at least `Scope.least`."""
+"""The share of the in-domain test questions that reach the threshold `Scope.least`."""
 FEWEST = 20
-"""Test questions below which no threshold is set."""
+"""With fewer test questions than this, no threshold is set."""
 WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*|[^\w\s]")
 
 
@@ -33,14 +33,14 @@ class Scope:
     """What a version was trained on."""
 
     least: float
-    """The lowest share of known pairs, in [0, 1], with which a question counts as like the training mix."""
+    """A question is similar to the training mix if it has at least this share of known pairs, in [0, 1]."""
     known: frozenset[int]
-    """Hashes of the pairs of neighbouring words in the training mix, from which no question can be read."""
+    """The hashes of the pairs of neighbouring words in the training mix. No question can be read from them."""
 
     @classmethod
     def measure(cls, mix: Iterable[str], tests: Iterable[str]) -> Scope | None:
-        """Set the threshold for a training mix on those of the in-domain test questions that `is_calibrating` chooses;
-        None if they are fewer than `FEWEST`."""
+        """Set the threshold for a training mix from the in-domain test questions that `is_calibrating` chooses; None if
+        there are fewer than `FEWEST`."""
         known = frozenset(pair for question in mix for pair in pairs(question))
         shares = sorted(cls(0.0, known).share(question) for question in tests if is_calibrating(question))
         return cls(shares[int((1 - PASSING) * len(shares))], known) if len(shares) >= FEWEST else None
@@ -51,7 +51,7 @@ class Scope:
         return sum(pair in self.known for pair in asked) / len(asked)
 
     def notice(self, question: str) -> str:
-        """Return the sentence about a question that lies outside of what the version was trained on; "" for others."""
+        """Return a sentence about a question that lies outside of the training; empty for any other question."""
         share = self.share(question)
         if share >= self.least:
             return ""
@@ -62,12 +62,12 @@ class Scope:
         )
 
     def write(self, folder: Path) -> None:
-        """Write the scope beside the weights of the policy in `folder`."""
+        """Write the scope into the folder of the policy."""
         write_text(folder / FILE, json.dumps({"least": self.least, "known": sorted(self.known)}))
 
     @classmethod
     def read(cls, folder: Path) -> Scope | None:
-        """Return the scope of the policy in `folder`; None if it was released without one. Raises `DataError`."""
+        """Read the scope of the policy in `folder`; None if it was released without one. Raises `DataError`."""
         file = folder / FILE
         if not file.is_file():
             return None
@@ -87,5 +87,6 @@ def pairs(question: str) -> Collection[int]:
 
 
 def is_calibrating(question: str) -> bool:
-    """Return whether a test question helps to set the threshold. The other half measures how well it works."""
+    """Return whether a test question helps to set the threshold. The other half of the questions measures how well the
+    threshold works."""
     return hashlib.sha256(question.encode("utf-8", "surrogatepass")).digest()[0] % 2 == 0

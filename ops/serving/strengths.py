@@ -1,4 +1,4 @@
-"""Measured accuracy and price of each worker: the choice of a fallback when there is no workflow."""
+"""The measured accuracy and price of each worker, by which a fallback is chosen if there is no workflow."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Source = Literal["profile", "price"]
 
 @dataclass(frozen=True)
 class Strengths:
-    """What precaching measured, by worker: `accuracy` (0-1) by domain, and USD a call."""
+    """What precaching has measured of each worker: `accuracy` (0-1) by domain, and the cost of a call in USD."""
 
     accuracy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     cost_usd: Mapping[str, float] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """By worker, for those that were not measured."""
+    """The prices of workers that were not measured, by name."""
 
     @classmethod
     def read(cls, data: Path) -> Strengths:
-        """From `profiles.json` in a checkout's data; nothing where there is none, or it cannot be read."""
+        """Read `profiles.json` in a checkout's data. The result is empty if the file is missing or cannot be read."""
         try:
             rows = json.loads((data / "profiles.json").read_text(encoding="utf-8"))["workers"]
             return cls(
@@ -38,28 +38,30 @@ class Strengths:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Strengths:
-        """What `as_dict` gave."""
+        """Restore the strengths from the values that `as_dict` returned."""
         return cls(values.get("accuracy", {}), values.get("cost_usd", {}))
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready: what a model version carries."""
+        """Return the strengths as values for JSON, which a model version stores."""
         return {"accuracy": dict(self.accuracy), "cost_usd": dict(self.cost_usd)}
 
     def best(self, workers: Sequence[Worker], domain: str) -> tuple[Worker, Source]:
-        """The worker with the best measured accuracy on the domain, the cheaper of equals; without measurements the
-        most expensive by price, which is marked as a guess."""
+        """Return the worker with the highest measured accuracy in the domain, and the basis of the choice. Of equally
+        accurate workers it is the cheaper one. Without measurements it is the most expensive worker, and the basis says
+        that this is a guess."""
         measured = [worker for worker in workers if worker.name in self.accuracy]
         if not measured:
             return max(workers, key=self.usd), "price"
         return max(measured, key=lambda worker: (self._accuracy(worker.name, domain), -self.usd(worker))), "profile"
 
     def cheaper_half(self, workers: Sequence[Worker]) -> list[Worker]:
-        """The cheaper half of the workers, the middle one of an odd number with it, in their order."""
+        """Return the cheaper half of the workers in their order. If their number is odd, the middle one is included."""
         kept = sorted(workers, key=self.usd)[: (len(workers) + 1) // 2]
         return [worker for worker in workers if worker in kept]
 
     def usd(self, worker: Worker) -> float:
-        """USD of a call: as measured, else of a thousand tokens on either side."""
+        """Return the cost of a call in USD: the measured one, otherwise that of a thousand prompt and a thousand
+        completion tokens."""
         if worker.name in self.cost_usd:
             return self.cost_usd[worker.name]
         price = self.prices.get(worker.name)

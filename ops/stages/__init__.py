@@ -1,4 +1,5 @@
-"""Functions for assets and DVC stages: read files, call one operation, write files.
+"""The stages of a run: each function reads files, calls one operation and writes files.
 
-This package contains one function per stage. The operations belong in lower packages, Dagster code in `assets`.
+Dagster's assets, DVC's stages and the commands call these functions. The operations themselves belong in lower
+packages, and Dagster code belongs in `assets`.
 """

@@ -1,4 +1,4 @@
-"""The checks of the data stages, each made once: a check that passed on the same files is not made again."""
+"""The data checks of the stages. A check that passed is not repeated while the checked files stay the same."""
 
 from __future__ import annotations
 
@@ -11,49 +11,52 @@ from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
 from ops.core.once import INCOMPLETE, Key, data_version, once, with_code
 from ops.core.processes import alone
-from ops.grading import isolation
+from ops.grading import find_available_isolation
 from ops.grading.grader import GRADERS
-from ops.grading.isolation import libraries_of, own_libraries
-from ops.grading.version import grader_version, installed
+from ops.grading.isolation import podium_libraries, program_libraries_in
+from ops.grading.version import grader_version, hash_installed_libraries
 from ops.quality import QualityReport, stage_checks
 from ops.stages.data import STAGES, data_files
 
 Check = Callable[[Setup, Sequence[str]], QualityReport]
 CHECKS: dict[str, tuple[str, Check]] = {
-    "well_formed": ("raw_problems", stage_checks.raw_problems),
-    "gold_scores_one": ("raw_problems", stage_checks.raw_gold),
-    "evaluation_programs_pass": ("raw_problems", stage_checks.evaluation_programs),
-    "fit_to_ask_about": ("shortlist", lambda setup, _: stage_checks.shortlist(setup)),
-    "shortlist_gold": ("shortlist", lambda setup, _: stage_checks.shortlist_gold(setup.workspace)),
-    "whole_and_in_range": ("worker_responses", lambda setup, _: stage_checks.worker_responses(setup)),
-    "fit_to_train_on": ("training_mix", lambda setup, _: stage_checks.training_mix(setup)),
-    "training_mix_gold": ("training_mix", lambda setup, _: stage_checks.training_mix_gold(setup.workspace)),
+    "well_formed": ("raw_problems", stage_checks.check_raw_problems),
+    "gold_scores_one": ("raw_problems", stage_checks.check_raw_gold),
+    "evaluation_programs_pass": ("raw_problems", stage_checks.check_evaluation_programs),
+    "fit_to_ask_about": ("shortlist", lambda setup, _: stage_checks.check_shortlist(setup)),
+    "shortlist_gold": ("shortlist", lambda setup, _: stage_checks.check_shortlist_gold(setup.workspace)),
+    "whole_and_in_range": ("worker_responses", lambda setup, _: stage_checks.check_worker_responses(setup)),
+    "fit_to_train_on": ("training_mix", lambda setup, _: stage_checks.check_training_mix(setup)),
+    "training_mix_gold": ("training_mix", lambda setup, _: stage_checks.check_training_mix_gold(setup.workspace)),
 }
 """Check → the data stage whose files it checks, and the function that checks them, given the benchmarks in data/raw."""
 
 
 def check_once(
-    setup: Setup, name: str, benchmarks: Sequence[str] | None = None, *, again: bool = False
+    setup: Setup, name: str, benchmarks: Sequence[str] | None = None, *, force: bool = False
 ) -> tuple[QualityReport, bool]:
-    """Return the report of a check, and whether it was made now: a check that passed on the same files is not made
-    again.
+    """Run a data check unless it already passed on the same files; return its report, and whether it ran now.
 
-    `benchmarks` are those of which the files in `data/raw` must exist; None: all of the recipe's. Raises `DataError`.
+    `name` is a key of `CHECKS`. `benchmarks` are those whose files in `data/raw` must exist; None means all benchmarks
+    of the recipe. With `force` the check runs in any case. Raises `DataError`.
     """
     stage, check = CHECKS[name]
     asked = list(setup.recipe.benchmarks) if benchmarks is None else list(benchmarks)
     file = setup.workspace.state / "checks" / f"{name}.json"
     key = _key(setup, stage, asked)
     with alone(setup.workspace, file):
-        again = again or _page_is_missing(file)
-        report = once([file], key, lambda: _written(check(setup, asked), file, key), again=again)
-        return (_stored(file), False) if report is None else (report, True)
+        force = force or _page_is_missing(file)
+        report = once([file], key, lambda: _store_report(check(setup, asked), file, key), again=force)
+        return (_read_report(file), False) if report is None else (report, True)
 
 
 def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
     recipe, root = setup.recipe, setup.workspace.root
     before = [each for each in STAGES[: STAGES.index(stage) + 1] if each != "worker_profiles"]
-    programs = [own_libraries(), *(libraries_of(recipe.grading.environments, root, name) for name in recipe.benchmarks)]
+    programs = [
+        podium_libraries(),
+        *(program_libraries_in(recipe.grading.environments, root, name) for name in recipe.benchmarks),
+    ]
     sections = {"benchmarks", "curation", "evaluation", "precaching"}
     key = {
         "files": data_version(*data_files(setup.workspace, *before)),
@@ -62,26 +65,28 @@ def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
         "workers": digest(setup.pool.names),
         "benchmarks": " ".join(benchmarks),
         "graders": digest([grader_version(name) for name in sorted(GRADERS)]),
-        "programs": digest([sys.version, isolation(), [installed(each) for each in programs]]),
+        "programs": digest(
+            [sys.version, find_available_isolation(), [hash_installed_libraries(each) for each in programs]]
+        ),
     }
     return with_code(key, "ops.quality.stage_checks")
 
 
-def _written(report: QualityReport, file: Path, key: Key) -> QualityReport:
-    """Store a report; one that did not pass counts as incomplete, so that the next run makes it again."""
+def _store_report(report: QualityReport, file: Path, key: Key) -> QualityReport:
+    """Store a report. The file of a failed check counts as incomplete, so that the next run repeats the check."""
     facts = {**asdict(report), "page": report.page and str(report.page)}
     write_json(file, facts, key if report.success else {**key, INCOMPLETE: "it did not pass"})
     return report
 
 
-def _stored(file: Path) -> QualityReport:
+def _read_report(file: Path) -> QualityReport:
     facts = read_json(file, "Make the check again")
     return QualityReport(**{**facts, "page": facts["page"] and Path(facts["page"])})
 
 
 def _page_is_missing(file: Path) -> bool:
-    """Return whether the page of the last report is gone."""
+    """Return whether the Data Docs page that the stored report refers to no longer exists."""
     if not file.is_file():
         return False
-    page = _stored(file).page
+    page = _read_report(file).page
     return page is not None and not page.exists()

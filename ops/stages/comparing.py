@@ -1,4 +1,4 @@
-"""The comparison of a policy with every other system and the table of outcomes, made once."""
+"""Compare a policy with every other system and write the table of outcomes, unless both are stored already."""
 
 from __future__ import annotations
 
@@ -11,45 +11,47 @@ from ops.core.processes import alone
 from ops.core.response_rows import response_file
 from ops.evaluation.comparison import (
     Comparison,
-    compare,
+    compare_systems,
     comparison_file,
     grader_keys,
     outcomes_file,
     question_keys,
     write_outcomes,
 )
-from ops.evaluation.stored import COLD_START, CONDUCTOR, asked_alone, score_file
-from ops.evaluation.stored_baselines import baseline_stores
+from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file
+from ops.evaluation.stored_baselines import list_baseline_stores
 from ops.precaching.stored import evaluation_folder
 
 
-def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, again: bool = False) -> Comparison | None:
-    """Compare the policy as `compare` does, and write the table of outcomes; None if both are already made from these
-    scores, prices and settings.
+def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, force: bool = False) -> Comparison | None:
+    """Compare the policy with all other systems and write the table of outcomes.
 
-    Raises `DataError` if scores are missing or stale.
+    Returns the comparison, or None if comparison and table are already stored for these scores, prices and settings.
+    With `force` both are made again. Raises `DataError` if scores are missing or stale.
     """
     workspace = setup.workspace
     files = [comparison_file(workspace, policy_key(policy)), outcomes_file(workspace, policy)]
 
     def make() -> Comparison:
-        made = compare(setup, policy, base_policy)
+        made = compare_systems(setup, policy, base_policy)
         write_outcomes(setup, policy, base_policy)
         return made
 
     with alone(workspace, *files):
-        return once(files, _key(setup, policy, base_policy), make, again=again)
+        return once(files, _key(setup, policy, base_policy), make, again=force)
 
 
 def _key(setup: Setup, policy: Path, base_policy: Path | None) -> Key:
-    """Return the versions of every table that a comparison reads, and of prices, settings, questions and graders."""
+    """Return the versions of all tables that a comparison reads, and of prices, settings, questions and graders."""
     workspace, questions, graders = setup.workspace, question_keys(setup), grader_keys(setup)
     alone_folder, taught = evaluation_folder(workspace), base_policy if setup.recipe.cold_start else None
     tables = {
         "conductor": [score_file(workspace, CONDUCTOR, policy, name) for name in questions],
         "cold start": [score_file(workspace, COLD_START, taught, name) for name in questions] if taught else [],
-        "baselines": [store.file(name) for store in baseline_stores(setup) for name in questions],
-        "workers": [response_file(alone_folder, worker, name) for worker in asked_alone(setup) for name in questions],
+        "baselines": [store.file(name) for store in list_baseline_stores(setup) for name in questions],
+        "workers": [
+            response_file(alone_folder, worker, name) for worker in list_solo_workers(setup) for name in questions
+        ],
         "responses": [workspace.data / "responses"],
     }
     prices = [pool.prices_key for pool in (setup.pool, *setup.pools.values())]

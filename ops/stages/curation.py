@@ -1,27 +1,29 @@
-"""The data stages `shortlist` and `training_mix`."""
+"""The data stages `shortlist` and `training_mix`, which choose the training problems."""
 
 from __future__ import annotations
 
 import json
 from typing import NamedTuple
 
-from ops.benchmarks.problem_files import held_out, read_problems, training_candidates, write_problems
+from ops.benchmarks.problem_files import read_problems, read_test_questions, read_training_candidates, write_problems
 from ops.benchmarks.registry import training_domains
 from ops.config import Setup
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.curation.card import Choice, data_card
-from ops.curation.selection import Shortlist, choose_mix, shortlist
+from ops.curation.card import Selection, render_data_card
+from ops.curation.selection import Shortlist, choose_mix, choose_shortlist
 from ops.curation.selector import SELECTORS, SelectionEvidence
-from ops.curation.signal import Tallies, agreements, stored_rows, tallies
+from ops.curation.signal import Tallies, count_agreements, read_responses, tally_responses
 
 
-class Mix(NamedTuple):
-    """The training mix, the workers' agreement on it (class → problems), and its data card in Markdown.
+class TrainingMix(NamedTuple):
+    """The training mix with its data card and the agreement of the workers on its problems.
 
-    `weights`: problem key → the selector's preference, 0-1 (a forecast or proxies); empty if the selector has none.
+    `agreement` maps each class of agreement (`all`, `some`, `none`, `unmeasured`) to its number of problems. `card` is
+    the data card in Markdown. `weights` maps each problem's key to the weight that the selector gave it (0 to 1, from a
+    forecast or from proxies); it is empty if the selector has no weights.
     """
 
     problems: list[Problem]
@@ -31,13 +33,13 @@ class Mix(NamedTuple):
 
 
 def materialize_shortlist(setup: Setup) -> Shortlist:
-    """Make `data/shortlist.jsonl` and `data/contamination.json` from `data/raw`.
+    """Choose the shortlist from `data/raw` and write `data/shortlist.jsonl` and `data/contamination.json`.
 
-    Raises `DataError` for unusable input; neither file changes then.
+    Raises `DataError` for unusable input; both files are then unchanged.
     """
-    chosen = shortlist(
-        training_candidates(setup.workspace, setup.recipe),
-        held_out(setup.workspace, setup.recipe),
+    chosen = choose_shortlist(
+        read_training_candidates(setup.workspace, setup.recipe),
+        read_test_questions(setup.workspace, setup.recipe),
         setup.recipe.curation,
         setup.recipe.seed,
         training_domains(setup.recipe.benchmarks),
@@ -48,33 +50,36 @@ def materialize_shortlist(setup: Setup) -> Shortlist:
     return chosen
 
 
-def materialize_mix(setup: Setup) -> Mix:
-    """Make `data/training_mix.jsonl` and `data/data_card.md` from `data/shortlist.jsonl` and the pool's responses.
+def materialize_mix(setup: Setup) -> TrainingMix:
+    """Choose the training mix from the shortlist and write `data/training_mix.jsonl` and `data/data_card.md`.
 
-    Responses are read only if the selector uses them. Raises `DataError` for unusable input; neither file changes then.
+    The workers' responses are read only if the selector uses them. Raises `DataError` for unusable input; both files
+    are then unchanged.
     """
     workspace, recipe = setup.workspace, setup.recipe
     shortlisted = read_problems(workspace.data / "shortlist.jsonl")
-    measured = _tallies(setup, shortlisted)
+    measured = _tally_stored_responses(setup, shortlisted)
     evidence = SelectionEvidence(recipe.curation, recipe.seed, measured, recipe.grpo.rollouts_per_question)
     mix = choose_mix(shortlisted, evidence, training_domains(recipe.benchmarks))
-    weighing = SELECTORS[recipe.curation.selector].weighing
-    weights = dict(weighing.weigh(shortlisted, evidence)) if weighing else {}
-    choice = Choice(training_candidates(workspace, recipe), shortlisted, mix, weights)
-    card = data_card(choice, recipe, _contamination(workspace), measured)
+    weighing = SELECTORS[recipe.curation.selector].weighting
+    weights = dict(weighing.compute_weights(shortlisted, evidence)) if weighing else {}
+    choice = Selection(read_training_candidates(workspace, recipe), shortlisted, mix, weights)
+    card = render_data_card(choice, recipe, _read_contamination_report(workspace), measured)
     write_problems(workspace.data / "training_mix.jsonl", mix)
     write_text(workspace.data / "data_card.md", card)
-    return Mix(mix, {str(name): count for name, count in sorted(agreements(mix, measured).items())}, card, weights)
+    return TrainingMix(
+        mix, {str(name): count for name, count in sorted(count_agreements(mix, measured).items())}, card, weights
+    )
 
 
-def _tallies(setup: Setup, shortlisted: list[Problem]) -> Tallies:
+def _tally_stored_responses(setup: Setup, shortlisted: list[Problem]) -> Tallies:
     if not SELECTORS[setup.recipe.curation.selector].reads_responses:
         return {}
     benchmarks = sorted({problem.benchmark for problem in shortlisted})
-    return tallies(stored_rows(setup.workspace.data / "responses", setup.pool.names, benchmarks))
+    return tally_responses(read_responses(setup.workspace.data / "responses", setup.pool.names, benchmarks))
 
 
-def _contamination(workspace: Workspace) -> dict[str, object]:
+def _read_contamination_report(workspace: Workspace) -> dict[str, object]:
     file = workspace.data / "contamination.json"
     try:
         report: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))

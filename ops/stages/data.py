@@ -1,8 +1,8 @@
-"""The data stages, each made once: the command line, DVC's stages and Dagster's assets call these functions.
+"""The data stages. The command line, DVC's stages and Dagster's assets call these functions.
 
-Each output of a stage has beside it the key of its inputs: the versions of the earlier stages' files that the stage
-reads, of its settings, and of its code. Each function returns None if the stage has nothing to make (`ops.core.once`).
-Recording an output in DVC is another step (`ops.versioning.record`).
+Next to each output lies the key of its inputs: the versions of the files of earlier stages that the stage reads, of its
+settings, and of its code. Each function returns None if its output already exists for the same inputs
+(`ops.core.once`). Recording an output in DVC is a separate step (`ops.versioning.record`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ops.core.workspace import Workspace
 from ops.curation.selection import Shortlist
 from ops.curation.selector import SELECTORS
 from ops.grading.grader import GRADERS
-from ops.grading.hidden_tests import are_whole, hidden_tests_folder
-from ops.grading.isolation import libraries_of
+from ops.grading.hidden_tests import are_hidden_tests_intact, hidden_tests_folder
+from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
-from ops.precaching.stored import Cell, Profiles
-from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.precaching.stored import Profiles, WorkerBenchmark
+from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from ops.stages.profiles import materialize_profiles
-from ops.stages.raw_problems import Raw, forget_others, materialize_raw
-from ops.stages.responses import precached_keys
+from ops.stages.raw_problems import RawProblems, materialize_raw, remove_other_files
+from ops.stages.responses import list_precached_keys
 from ops.versioning.settings import stage_modules
 
 STAGES = ("raw_problems", "shortlist", "worker_responses", "worker_profiles", "training_mix")
@@ -37,7 +37,7 @@ STAGES = ("raw_problems", "shortlist", "worker_responses", "worker_profiles", "t
 
 
 def data_files(workspace: Workspace, *stages: str) -> list[Path]:
-    """Return the files and folders that these data stages write; without a stage, those of all."""
+    """Return the files and folders that the named data stages write; without a name, those of all stages."""
     data = workspace.data
     written = {
         "raw_problems": [data / "raw"],
@@ -49,21 +49,29 @@ def data_files(workspace: Workspace, *stages: str) -> list[Path]:
     return [path for stage in stages or STAGES for path in written[stage]]
 
 
-def raw_once(setup: Setup, benchmark: str, *, again: bool = False) -> Raw | None:
-    """Make the files of a benchmark in `data/raw` as `materialize_raw` does. Raises its errors."""
+def load_raw_once(setup: Setup, benchmark: str, *, force: bool = False) -> RawProblems | None:
+    """Load a benchmark into `data/raw` with `materialize_raw`, unless its files are up to date.
+
+    Returns None if nothing had to be done. With `force` the files are made in any case. Raises the errors of
+    `materialize_raw`.
+    """
     files = list(raw_files(setup.workspace, setup.recipe, benchmark).values())
     with alone(setup.workspace, *files):
-        again = again or not _has_hidden_tests(setup, benchmark, files)
-        made = once(files, _raw_key(setup, benchmark), lambda: materialize_raw(setup, benchmark), again=again)
+        force = force or not _has_hidden_tests(setup, benchmark, files)
+        made = once(files, _raw_key(setup, benchmark), lambda: materialize_raw(setup, benchmark), again=force)
         if made is None:
-            forget_others(setup.workspace, setup.recipe, benchmark, files)
+            remove_other_files(setup.workspace, setup.recipe, benchmark, files)
         return made
 
 
 def _raw_key(setup: Setup, benchmark: str) -> Key:
     source, entry = setup.recipe.benchmarks[benchmark], BENCHMARKS[benchmark]
-    grader, root = entry.graded_by(source), setup.workspace.root
-    programs = libraries_of(setup.recipe.grading.environments, root, benchmark) if GRADERS[grader].runs else None
+    grader, root = entry.grader_name(source), setup.workspace.root
+    programs = (
+        program_libraries_in(setup.recipe.grading.environments, root, benchmark)
+        if GRADERS[grader].runs_programs
+        else None
+    )
     key = {
         "source": digest(source.model_dump(mode="json")),
         "seed": str(setup.recipe.seed),
@@ -78,42 +86,50 @@ def _raw_key(setup: Setup, benchmark: str) -> Key:
 
 
 def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
-    if not BENCHMARKS[benchmark].hides_tests:
+    if not BENCHMARKS[benchmark].has_hidden_tests:
         return True
     try:
         problems = [problem for file in files for problem in read_problems(file)]
     except DataError:
         return False
-    return are_whole(hidden_tests_folder(setup.workspace.root), problems)
+    return are_hidden_tests_intact(hidden_tests_folder(setup.workspace.root), problems)
 
 
-def shortlist_once(setup: Setup, *, again: bool = False) -> Shortlist | None:
-    """Make the shortlist as `materialize_shortlist` does. Raises its errors."""
+def make_shortlist_once(setup: Setup, *, force: bool = False) -> Shortlist | None:
+    """Choose the shortlist with `materialize_shortlist`, unless it is up to date.
+
+    Returns None if nothing had to be done. With `force` it is made in any case. Raises the errors of
+    `materialize_shortlist`.
+    """
     files = data_files(setup.workspace, "shortlist")
     key = {
-        "problems": data_version(*_raw(setup)),
-        "settings": _settings(setup, "benchmarks", "curation"),
+        "problems": data_version(*_list_raw_files(setup)),
+        "settings": _settings_key(setup, "benchmarks", "curation"),
         "seed": str(setup.recipe.seed),
     }
     code = with_code(key, *stage_modules(setup.recipe)["shortlist"])
     with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_shortlist(setup), again=again)
+        return once(files, code, lambda: materialize_shortlist(setup), again=force)
 
 
 @false_without_inputs
-def are_precached(setup: Setup, cells: list[Cell] | None = None) -> bool:
-    """Return whether the responses of these cells (None: of all) are there and would come out the same again.
+def are_precached(setup: Setup, cells: list[WorkerBenchmark] | None = None) -> bool:
+    """Return whether the responses of these workers to these benchmarks are stored and would come out the same.
 
-    `materialize_responses` makes the others.
+    `cells` are pairs of worker and benchmark; None means all pairs. `materialize_responses` collects the missing ones.
     """
-    folder, keys = setup.workspace.data / "responses", precached_keys(setup, cells)
+    folder, keys = setup.workspace.data / "responses", list_precached_keys(setup, cells)
     if setup.recipe.replay is not None:
         return all(response_file(folder, *cell).is_file() for cell in keys)
     return all(is_made(response_file(folder, *cell), key) for cell, key in keys.items())
 
 
-def profiles_once(setup: Setup, *, again: bool = False) -> Profiles | None:
-    """Make the profiles as `materialize_profiles` does. Raises its errors."""
+def make_profiles_once(setup: Setup, *, force: bool = False) -> Profiles | None:
+    """Compute the workers' profiles with `materialize_profiles`, unless they are up to date.
+
+    Returns None if nothing had to be done. With `force` they are made in any case. Raises the errors of
+    `materialize_profiles`.
+    """
     files = data_files(setup.workspace, "worker_profiles")
     key = {
         "responses": data_version(setup.workspace.data / "responses"),
@@ -124,31 +140,34 @@ def profiles_once(setup: Setup, *, again: bool = False) -> Profiles | None:
     }
     code = with_code(key, *stage_modules(setup.recipe)["worker_profiles"])
     with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_profiles(setup), again=again)
+        return once(files, code, lambda: materialize_profiles(setup), again=force)
 
 
-def mix_once(setup: Setup, *, again: bool = False) -> Mix | None:
-    """Make the training mix as `materialize_mix` does. Raises its errors."""
+def make_mix_once(setup: Setup, *, force: bool = False) -> TrainingMix | None:
+    """Choose the training mix with `materialize_mix`, unless it is up to date.
+
+    Returns None if nothing had to be done. With `force` it is made in any case. Raises the errors of `materialize_mix`.
+    """
     data, files = setup.workspace.data, data_files(setup.workspace, "training_mix")
     key = {
-        "problems": data_version(*_raw(setup)),
+        "problems": data_version(*_list_raw_files(setup)),
         "candidates": data_version(*data_files(setup.workspace, "shortlist")),
         "workers": digest(setup.pool.names),
-        "settings": digest([_settings(setup, "benchmarks", "curation"), setup.recipe.grpo.rollouts_per_question]),
+        "settings": digest([_settings_key(setup, "benchmarks", "curation"), setup.recipe.grpo.rollouts_per_question]),
         "seed": str(setup.recipe.seed),
     }
     if SELECTORS[setup.recipe.curation.selector].reads_responses:
         key["responses"] = data_version(data / "responses")
     code = with_code(key, *stage_modules(setup.recipe)["training_mix"])
     with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_mix(setup), again=again)
+        return once(files, code, lambda: materialize_mix(setup), again=force)
 
 
-def _raw(setup: Setup) -> list[Path]:
+def _list_raw_files(setup: Setup) -> list[Path]:
     workspace, recipe = setup.workspace, setup.recipe
     return [file for name in recipe.benchmarks for file in raw_files(workspace, recipe, name).values()]
 
 
-def _settings(setup: Setup, *sections: str) -> str:
+def _settings_key(setup: Setup, *sections: str) -> str:
     settings: dict[str, Any] = setup.recipe.model_dump(mode="json", include=set(sections))
     return digest(settings)

@@ -1,4 +1,4 @@
-"""Evaluate one recipe: score a policy and the workflow baselines on the benchmarks' questions."""
+"""Score a policy and the baselines that run workflows on the evaluation questions of a recipe."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ops.benchmarks.graded import begin_tables
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.graded import prepare_tables
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, asked_alike
@@ -16,11 +16,11 @@ from ops.core.once import Key, false_without_inputs, is_made
 from ops.core.problem import Problem
 from ops.core.processes import alone
 from ops.core.running import run_async
-from ops.evaluation.method import Known, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import score_file, scores_key, with_player
-from ops.evaluation.stored_baselines import BaselineStore, baseline_stores
+from ops.evaluation.stored import score_file, scores_key, with_execution_code
+from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
 from ops.results.outcome_rows import OutcomeRow
@@ -45,31 +45,31 @@ def score_policy(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
     *,
-    again: bool = False,
+    force: bool = False,
 ) -> dict[str, pl.LazyFrame]:
-    """Score the policy in folder `policy` into `scores/NAME/POLICY/BENCHMARK.parquet`; rows by benchmark.
+    """Let a policy answer the evaluation questions; return benchmark → the rows of its score file at the pool's prices.
 
-    Files that are made already are read, unless `again` is true (`ops.core.once`). Completions, responses and verdicts
-    are stored as they come: an evaluation that was killed, or that ended in an error, reads what it did before when it
-    is started again, and goes on from there.
+    `policy` is the folder of the policy, and the rows are stored in `scores/NAME/POLICY/BENCHMARK.parquet`. Score files
+    that are up to date are read, unless `force` is true. Completions, responses and verdicts are stored as they arrive,
+    so that an evaluation that was interrupted continues when it is started again.
 
-    A policy that was trained in rounds is run in rounds, within its card's limits. A policy trained with worker
-    descriptions is also offered workers that joined the pool later. Benchmarks without questions are omitted. A sample
-    of the executions is logged to MLflow as traces. Raises `DataError`, `OverBudget` and `ConfigError`; no file of
-    `name` changes then.
+    A policy that was trained in rounds runs in rounds, within the limits of its card. A policy that was trained with
+    worker descriptions is also offered workers that joined the pool later. Benchmarks without questions are left out. A
+    sample of the executions is logged to MLflow as traces. Raises `DataError`, `OverBudget` and `ConfigError`; no score
+    file changes then.
     """
     from ops.conductor.writer import load_conductor
 
     with alone(setup.workspace, *(score_file(setup.workspace, name, policy, each) for each in benchmarks)):
-        questions_of = _questions(setup, benchmarks)
+        questions_of = _read_questions(setup, benchmarks)
         keys, weights = _score_files(setup, policy, name, questions_of), policy_id(policy)
-        begin_tables(dict(keys.values()))
+        prepare_tables(dict(keys.values()))
         files = {benchmark: file for benchmark, (file, _) in keys.items()}
-        keys = {benchmark: made for benchmark, made in keys.items() if again or not is_made(*made)}
+        keys = {benchmark: made for benchmark, made in keys.items() if force or not is_made(*made)}
         questions_of = {benchmark: questions_of[benchmark] for benchmark in keys}
         if not questions_of:
-            return _priced(setup, files)
-        sample, total = TraceSample(setup.recipe.execution.traces), _answers(setup, questions_of)
+            return _read_at_prices(setup, files)
+        sample, total = TraceSample(setup.recipe.execution.traces), _count_answers(setup, questions_of)
         with (
             closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor,
             RowSorter() as rows,
@@ -85,33 +85,35 @@ def score_policy(
 
             for asked, names in asked_alike(setup, questions_of):
                 questions = [question for benchmark in names for question in questions_of[benchmark]]
-                with asking(conductor, weights, asked, client) as (writer, team):
+                with open_writer_and_team(conductor, weights, asked, client) as (writer, team):
                     answering = evaluate(
                         writer, questions, team, asked.recipe.evaluation, seed=asked.recipe.seed,
-                        limits=conductor.card.rounds, has_room=conductor.has_room, on_played=count, into=rows.add,
+                        limits=conductor.card.rounds, has_room=conductor.has_room, on_executed=count, add_rows=rows.add,
                     )  # fmt: skip
                     run_async(answering)
             rows.write(keys)
         sample.export(setup.workspace, name)
-        return _priced(setup, files)
+        return _read_at_prices(setup, files)
 
 
-def _priced(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:
+def _read_at_prices(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:
     """Return benchmark → the rows of its score file, at the prices of the pool that answers the benchmark."""
     return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
 
 
 @false_without_inputs
-def is_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
-    """Return whether all score files that `score_policy` would write are there and would come out the same again."""
-    return all(is_made(*made) for made in _score_files(setup, policy, name, _questions(setup, benchmarks)).values())
+def is_policy_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
+    """Return whether all score files that `score_policy` would write exist and would come out the same."""
+    return all(
+        is_made(*made) for made in _score_files(setup, policy, name, _read_questions(setup, benchmarks)).values()
+    )
 
 
 @false_without_inputs
 def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
-    """Return whether all score files that `score_baselines` would write are there and would come out the same again."""
-    questions_of = _questions(setup, benchmarks)
-    return all(store.is_made(questions_of) for store in baseline_stores(setup))
+    """Return whether all score files that `score_baselines` would write exist and would come out the same."""
+    questions_of = _read_questions(setup, benchmarks)
+    return all(store.is_complete(questions_of) for store in list_baseline_stores(setup))
 
 
 def _score_files(
@@ -121,18 +123,21 @@ def _score_files(
     return {
         benchmark: (
             score_file(setup.workspace, name, policy, benchmark),
-            with_player(scores_key(setup.asked_on(benchmark), policy, questions)),
+            with_execution_code(scores_key(setup.asked_on(benchmark), policy, questions)),
         )
         for benchmark, questions in questions_of.items()
     }
 
 
 @contextmanager
-def asking(
+def open_writer_and_team(
     conductor: AnyConductor, weights: str, asked: Setup, client: WorkerClient
 ) -> Iterator[tuple[Writer | PromptedConductor, Team]]:
-    """Return what `evaluate` needs of a policy with these weights, for questions that are `asked` alike: its writer,
-    whose completions are stored, and its team."""
+    """Open what `evaluate` needs for a policy: the writer of workflows, whose completions are stored, and the team of
+    workers.
+
+    `weights` identifies the policy's weights in the store, and `asked` is the setup of the questions to answer.
+    """
     card, workspace = conductor.card, asked.workspace
     team = card.build_team(asked.pool, workspace.texts, asked.recipe.execution, client)
     team = card.add_new_workers(team, asked.pool, workspace.data)
@@ -143,13 +148,13 @@ def asking(
         yield writer, team
 
 
-def _answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
-    """Number of answers that one system gives."""
+def _count_answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
+    """Return the number of answers that one system gives to these questions, over all repeats."""
     return sum(len(own) * setup.asked_on(name).recipe.evaluation.repeats for name, own in questions_of.items())
 
 
-def _questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
-    every = evaluation_questions(setup.workspace, setup.recipe)
+def _read_questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
+    every = read_evaluation_questions(setup.workspace, setup.recipe)
     asked = {name: every[name] for name in benchmarks if every.get(name)}
     check_hidden_tests(problem for own in asked.values() for problem in own)
     return asked
@@ -161,18 +166,18 @@ def score_baselines(
     benchmarks: Sequence[str],
     on_progress: OnProgress | None = None,
     *,
-    again: bool = False,
+    force: bool = False,
 ) -> dict[str, pl.LazyFrame]:
-    """Train the recipe's workflow baselines on the mix and score them on `benchmarks`.
+    """Train the recipe's baselines that run workflows on the training mix, and score them on `benchmarks`.
 
-    Returns baseline → rows at the pool's prices. Rows stored for the same pool, mix, questions, settings and graders
-    are reused.
-    Raises `DataError`, `OverBudget` and `ConfigError`; a baseline's files change together or not at all.
+    Returns the baseline's name → its rows at the pool's prices. Stored rows are reused if pool, mix, questions,
+    settings and graders are the same, unless `force` is true. Raises `DataError`, `OverBudget` and `ConfigError`; the
+    files of a baseline change together or not at all.
     """
-    questions_of = _questions(setup, benchmarks)
+    questions_of = _read_questions(setup, benchmarks)
     return {
-        store.entry.name: _score_baseline(store, client, questions_of, on_progress, again)
-        for store in baseline_stores(setup)
+        store.entry.name: _score_baseline(store, client, questions_of, on_progress, force)
+        for store in list_baseline_stores(setup)
     }
 
 
@@ -181,30 +186,32 @@ def _score_baseline(
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
-    again: bool,
+    force: bool,
 ) -> pl.LazyFrame:
     with alone(store.setup.workspace, *map(store.file, questions_of)):
-        begin_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
-        if store.is_made(questions_of) and not again:
+        prepare_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
+        if store.is_complete(questions_of) and not force:
             return store.rows(questions_of)
-        return _asked_baseline(store, client, questions_of, on_progress)
+        return _run_baseline(store, client, questions_of, on_progress)
 
 
-def _asked_baseline(
+def _run_baseline(
     store: BaselineStore,
     client: WorkerClient,
     questions_of: Mapping[str, Sequence[Problem]],
     on_progress: OnProgress | None,
 ) -> pl.LazyFrame:
-    setup, team = store.setup, _team(store.setup, client)
+    setup, team = store.setup, _make_team(store.setup, client)
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
         return list(records(at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)))
 
-    known = store.known
-    method = store.entry.prepare(Known(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots))
-    total = _answers(setup, questions_of)
+    known = store.training
+    method = store.entry.prepare(
+        TrainingData(team, known.problems, known.responses, setup.recipe.seed, run, known.few_shots)
+    )
+    total = _count_answers(setup, questions_of)
     with RowSorter() as rows:
         done = 0
 
@@ -217,17 +224,17 @@ def _asked_baseline(
         for name, questions in questions_of.items():
             asked = setup.asked_on(name)
             settings = asked.recipe.evaluation
-            run_async(evaluate_method(method, questions, _team(asked, client), settings, count, rows.add))
-        store.keep(rows, _detail(method, rows), questions_of)
+            run_async(evaluate_method(method, questions, _make_team(asked, client), settings, count, rows.add))
+        store.store(rows, _describe_method(method, rows), questions_of)
     return store.rows(questions_of)
 
 
-def _team(setup: Setup, client: WorkerClient) -> Team:
+def _make_team(setup: Setup, client: WorkerClient) -> Team:
     return Team(setup.pool.workers, client, setup.recipe.prompting, execution=setup.recipe.execution)
 
 
-def _detail(method: Method, rows: RowSorter) -> str:
-    """Detail of the baseline in tables, with the share of valid workflows if a model writes them."""
+def _describe_method(method: Method, rows: RowSorter) -> str:
+    """Return the baseline's description for tables, with the share of valid workflows if a model writes them."""
     if method.author is None or not len(rows):
         return method.detail
     return f"{method.detail}, {sum(row.format_ok for row in rows) / len(rows):.0%} valid"

@@ -1,4 +1,4 @@
-"""The data stage `raw_problems`: one file per benchmark and split in `data/raw`."""
+"""The data stage `raw_problems`, which writes one file per benchmark and split into `data/raw`."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 from ops.benchmarks.base import Benchmark, LoadedSplit
 from ops.benchmarks.problem_files import SPLITS, raw_files, write_problems
-from ops.benchmarks.quarantine import judge, quarantine
-from ops.benchmarks.registry import BENCHMARKS, graded_on
+from ops.benchmarks.quarantine import check_malformed_share, quarantine_rows
+from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.benchmarks.source_rows import Row, RowError
 from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.digests import SUFFIX
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.grading.hidden_tests import forget_unused, hidden_tests_folder, removed_on_error
+from ops.grading.hidden_tests import hidden_tests_folder, remove_new_files_on_error, remove_unused_hidden_tests
 from ops.quality.gold import GoldGrade, grade_gold
 
 
-class Raw(NamedTuple):
-    """One benchmark's problems by split (empty if the benchmark lacks the split) and their files.
+class RawProblems(NamedTuple):
+    """The problems of one benchmark by split, and the files that hold them; a split that the benchmark lacks is empty.
 
-    `quarantined`: number of malformed rows removed. `failing_gold`: number of rows removed because the grader rejects
-    their gold answer. `quarantine`: the files that list the removed rows.
+    `quarantined` is the number of malformed rows that were left out, and `failing_gold` the number of rows that were
+    left out because the grader rejects their gold answer. `quarantine` are the files that list these rows.
     """
 
     train: list[Problem]
@@ -35,16 +35,17 @@ class Raw(NamedTuple):
 
     @property
     def graded_on(self) -> str:
-        """The tests that each split is graded on, if the benchmark hides some of its tests; else ""."""
-        notes = {"train": graded_on(self.train), "test": graded_on(self.test)}
+        """The tests that each split is graded on, if the benchmark hides some of its tests; otherwise ""."""
+        notes = {"train": describe_graded_tests(self.train), "test": describe_graded_tests(self.test)}
         return "; ".join(f"{split}: {note}" for split, note in notes.items() if note)
 
 
-def materialize_raw(setup: Setup, benchmark: str) -> Raw:
-    """Load `benchmark` as the recipe says, write its splits, and delete files of benchmarks that the recipe lacks.
+def materialize_raw(setup: Setup, benchmark: str) -> RawProblems:
+    """Load a benchmark from its source and write its splits to `data/raw`; delete files of benchmarks outside the
+    recipe.
 
-    A file source may omit its test file, or its training file if the benchmark is not trained on. Malformed rows and
-    a limited share of rows with failing gold answers are quarantined. Raises `DataError` for too many malformed rows or
+    A file source may omit its test file, or its training file if the benchmark is not trained on. Malformed rows, and a
+    limited share of rows with failing gold answers, are quarantined. Raises `DataError` for too many malformed rows or
     an unusable source, and `ConfigError`; `data/raw` is unchanged then.
     """
     workspace, recipe = setup.workspace, setup.recipe
@@ -52,35 +53,37 @@ def materialize_raw(setup: Setup, benchmark: str) -> Raw:
     named = raw_files(workspace, recipe, benchmark)
     loaded: dict[Split, LoadedSplit] = {}
     tests = hidden_tests_folder(workspace.root)
-    with removed_on_error(tests / benchmark):
+    with remove_new_files_on_error(tests / benchmark):
         for split in named:
-            read = entry.read(split, source, workspace, recipe.seed, tests)
-            loaded[split] = _without_failing_gold(entry, split, read, source)
-        listed = {split: quarantine(workspace, entry, split, part) for split, part in loaded.items()}
+            read = entry.load(split, source, workspace, recipe.seed, tests)
+            loaded[split] = _remove_failing_gold(entry, split, read, source)
+        listed = {split: quarantine_rows(workspace, entry, split, part) for split, part in loaded.items()}
         for split, part in loaded.items():
-            judge(entry, split, part, source.max_malformed_share, listed[split])
+            check_malformed_share(entry, split, part, source.max_malformed_share, listed[split])
         by_split = {split: loaded[split].problems if split in loaded else [] for split in SPLITS}
         if entry.releases and source.source != "embedded":
-            _disjoint(benchmark, by_split)
+            _check_disjoint(benchmark, by_split)
     files = []
     for split, problems in by_split.items():
         if problems:
             files.append(named[split])
             write_problems(files[-1], problems)
-    forget_others(workspace, recipe, benchmark, files)
-    forget_unused(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
+    remove_other_files(workspace, recipe, benchmark, files)
+    remove_unused_hidden_tests(tests, recipe.benchmarks, benchmark, [*by_split["train"], *by_split["test"]])
     quarantined = sum(len(part.rejected) for part in loaded.values())
-    failing = sum(len(part.set_aside) for part in loaded.values())
-    return Raw(by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing)
+    failing = sum(len(part.failing_gold) for part in loaded.values())
+    return RawProblems(
+        by_split["train"], by_split["test"], files, quarantined, tuple(filter(None, listed.values())), failing
+    )
 
 
-def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
-    """Remove the rows whose gold answer the grader rejects; change nothing if they exceed the permitted share.
+def _remove_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, source: BenchmarkSource) -> LoadedSplit:
+    """Leave out the rows whose gold answer the grader rejects; change nothing if they exceed the permitted share.
 
-    Embedded answers are correct by construction, so a failing one is a defect of Podium and is not removed. Reference
+    Embedded answers are correct by construction, so a failing one is a defect of Podium and is not left out. Reference
     programs are checked later, before their use.
     """
-    if source.source == "embedded" or entry.graded_by(source) == "code":
+    if source.source == "embedded" or entry.grader_name(source) == "code":
         return loaded
     grades = grade_gold(loaded.problems)
     given = sum(grade.score is not None for grade in grades)
@@ -88,21 +91,21 @@ def _without_failing_gold(entry: Benchmark, split: Split, loaded: LoadedSplit, s
     if not any(failing) or sum(failing) > source.max_failing_gold_share * given:
         return loaded
     errors = [
-        _gold_error(f"{entry.name} {split}", number, problem, grade)
+        _make_gold_error(f"{entry.name} {split}", number, problem, grade)
         for number, (problem, grade, fails) in enumerate(zip(loaded.problems, grades, failing, strict=True), 1)
         if fails
     ]
     sound = [problem for problem, fails in zip(loaded.problems, failing, strict=True) if not fails]
-    return loaded._replace(problems=sound, set_aside=errors)
+    return loaded._replace(problems=sound, failing_gold=errors)
 
 
-def _gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
+def _make_gold_error(place: str, number: int, problem: Problem, grade: GoldGrade) -> RowError:
     row = Row(place, number, problem.as_row(), unit="problem")
     why = f"is rejected by the grader {grade.grader}: it scores {grade.score:g} ({grade.reason})"
-    return row.error("answer", why, "Correct the answer, or the grader if the answer is right")
+    return row.make_error("answer", why, "Correct the answer, or the grader if the answer is right")
 
 
-def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
+def _check_disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
     # Releases of one benchmark use the same id for a question, so a shared id means that a release is used twice.
     train, test = ([problem.id.rpartition("/")[2] for problem in by_split[split]] for split in SPLITS)
     held_out = set(test)
@@ -112,8 +115,9 @@ def _disjoint(benchmark: str, by_split: dict[Split, list[Problem]]) -> None:
         raise DataError(benchmark, "train and test split", problem, remedy)
 
 
-def forget_others(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
-    """Remove files of benchmarks that this recipe lacks, and other splits of `benchmark`."""
+def remove_other_files(workspace: Workspace, recipe: Recipe, benchmark: str, written: list[Path]) -> None:
+    """Delete the files in `data/raw` of benchmarks that the recipe lacks, and of splits of `benchmark` that were not
+    written."""
     for file in (workspace.data / "raw").glob("*.jsonl"):
         owner = file.stem.partition("-")[0]
         if owner not in recipe.benchmarks or (owner == benchmark and file not in written):

@@ -1,4 +1,7 @@
-"""Change the champion from an asset, a job or a command: decide, set the alias, write the page, send an alert."""
+"""Change the champion: decide, set the MLflow alias, write the verdict page and send an alert.
+
+Assets, jobs and commands call these functions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ops.config import PromotionGate, Setup
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.evaluation.comparison import stored_comparison
+from ops.evaluation.comparison import read_comparison
 from ops.release import aliases, mlflow_store, registry
 from ops.release.dossier import Dossier
 from ops.release.judgement import judge
@@ -21,36 +24,40 @@ from ops.reports.verdict import Fate, verdict_page
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The result of judging or promoting a version."""
+class PromotionOutcome:
+    """The result of judging or promoting a registered version."""
 
     version: str
-    promoted: bool
-    """Whether the version is the champion now."""
+    is_champion: bool
+    """True if the version is the champion now."""
     verdict: str
     """The gate's verdict: "promoted", "not promoted; failed checks: …" or "not judged"."""
     decision: GateDecision
     dossier: Dossier | None
     page: Path
-    """File of the verdict page, which is also among the version's artifacts."""
-    changed: bool = True
-    """False: the version was the champion already, and nothing was written."""
+    """The file of the verdict page, which is also stored among the version's artifacts."""
+    has_changed: bool = True
+    """False if the version was the champion already, so that nothing was written."""
 
 
-def try_challenger(setup: Setup, policy: Path, gate: PromotionGate) -> Outcome:
-    """Judge the challenger, which must be the policy in folder `policy`, and promote it if it passes the gate.
+def judge_and_promote(setup: Setup, policy: Path, gate: PromotionGate) -> PromotionOutcome:
+    """Judge the challenger by the promotion gate, and make it the champion if it passes.
 
-    Raises `RegistryError`, `Refused`, `Overtaken` and `DataError`.
+    The challenger must be the policy in folder `policy`. Raises `RegistryError`, `Refused`, `Overtaken` and
+    `DataError`.
     """
-    workspace, tested = setup.workspace, stored_comparison(setup, policy)
+    workspace, tested = setup.workspace, read_comparison(setup, policy)
     challenger = registry.challenger_of(workspace, tested.policy)
     judged = judge(setup, challenger, tested, gate)
     promoted = aliases.promote(workspace, challenger.version, judged.decision, judged.dossier)
-    return _outcome(workspace, challenger, judged.decision, promoted)
+    return _publish_outcome(workspace, challenger, judged.decision, promoted)
 
 
-def to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Registered:
-    """Return the version, or the challenger for None. Raises `RegistryError` if there is none, and `ConfigError`."""
+def find_version_to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Registered:
+    """Return the registered version with this number; for None, return the challenger.
+
+    Raises `RegistryError` if there is no such version, and `ConfigError` for a blank number.
+    """
     if version is not None and not version.strip():
         raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
     known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
@@ -59,58 +66,64 @@ def to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Regist
     return known
 
 
-def promote_by_hand(
+def promote_manually(
     workspace: Workspace, version: str | None, by: str, reason: str, *, against: str | None = None
-) -> Outcome:
-    """Make a version (None: the challenger) champion regardless of the gate, and record the name and the reason.
+) -> PromotionOutcome:
+    """Make a version the champion regardless of the gate, and record who decided it and why.
 
-    `against`: the champion, or `NO_CHAMPION`, that a person agreed to replace; None: the present one. Raises
-    `RegistryError` if there is no such version, `ConfigError` for a blank name or reason, `Refused` and `Overtaken`.
+    `version` None stands for the challenger. `against` is the champion (or `NO_CHAMPION`) that the person agreed to
+    replace; None stands for the present champion. Raises `RegistryError` if there is no such version, `ConfigError` for
+    a blank name or reason, `Refused` and `Overtaken`.
     """
-    before, known = registry.champion(workspace), to_promote(workspace, version)
+    before, known = registry.champion(workspace), find_version_to_promote(workspace, version)
     decision = override(registry.recorded_decision(workspace, known.version), by, reason)
     decision = replace(decision, against=against or (before.version if before else NO_CHAMPION))
     if before is not None and before.version == known.version:
-        page = _publish(workspace, known)
+        page = _publish_page(workspace, known)
         said = known.tags.get("verdict", "")
-        return Outcome(known.version, True, said, decision, registry.recorded(workspace, known.version), page, False)
-    return _outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
+        return PromotionOutcome(
+            known.version, True, said, decision, registry.recorded(workspace, known.version), page, False
+        )
+    return _publish_outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
 
 
 def roll_back(
     workspace: Workspace, reason: str, by: str = "", run: str = "", *, against: str | None = None
 ) -> mlflow_store.Registered:
-    """Make the previous version champion again and note it on the page of the replaced version, once per `run`.
+    """Make the previous champion the champion again, and note the reason on the page of the replaced version.
 
-    `against`: the version that a person agreed to replace; None: the present champion. Raises `RegistryError`, also if
-    another version became champion meanwhile, `Refused`, and `ConfigError` without a reason.
+    `run` identifies the caller's run, so that a repeated call changes nothing. `against` is the version that a person
+    agreed to replace; None stands for the present champion. Raises `RegistryError` (also if another version became
+    champion meanwhile), `Refused`, and `ConfigError` without a reason.
     """
     gone = registry.champion(workspace)
     back = aliases.rollback(workspace, reason, by, run, against=against or (gone.version if gone else None))
     if gone is not None and gone.version != back.version:
         gone = registry.named(workspace, gone.version)
-        _publish(workspace, gone)
+        _publish_page(workspace, gone)
         text = f"Version {gone.version} goes. {gone.tags['rolled_back']}"
         title = f"rolled back: version {back.version} is champion again"
-        notify(workspace, ROLLED_BACK.notice(title, text, _link(workspace, gone), version=gone.version))
+        notify(workspace, ROLLED_BACK.notice(title, text, _link_to_version(workspace, gone), version=gone.version))
     return back
 
 
-def _outcome(workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool) -> Outcome:
-    """Write the version's current page; send an alert if its verdict or aliases changed."""
+def _publish_outcome(
+    workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool
+) -> PromotionOutcome:
+    """Write the version's verdict page, and send an alert if its verdict or its aliases changed."""
     now = registry.named(workspace, before.version)
-    page = _publish(workspace, now)
-    said, facts = now.tags.get("verdict", ""), (_summary(now, decision), _link(workspace, now))
+    page = _publish_page(workspace, now)
+    said, facts = now.tags.get("verdict", ""), (_summarize_decision(now, decision), _link_to_version(workspace, now))
     if (said, now.aliases) == (before.tags.get("verdict"), before.aliases) and decision.override is None:
         pass  # a repeated judgement gave the same result
     elif promoted:
         notify(workspace, PROMOTED.notice(f"version {now.version} is champion", *facts))
     else:
         notify(workspace, KEPT_BACK.notice(f"version {now.version} was {said}", *facts, version=now.version))
-    return Outcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
+    return PromotionOutcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
 
 
-def _publish(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
+def _publish_page(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
     tags = registered.tags
     fate = Fate(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
     decision = registry.recorded_decision(workspace, registered.version)
@@ -121,7 +134,7 @@ def _publish(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
     return file
 
 
-def _summary(registered: mlflow_store.Registered, decision: GateDecision) -> str:
+def _summarize_decision(registered: mlflow_store.Registered, decision: GateDecision) -> str:
     lines = [f"recipe {registered.tags.get('recipe', '?')}, policy {registered.tags.get('policy', '?')}"]
     if decision.override is not None:
         lines.append(f"override by {decision.override.name}: {decision.override.reason}")
@@ -129,8 +142,8 @@ def _summary(registered: mlflow_store.Registered, decision: GateDecision) -> str
     return "\n".join(lines)
 
 
-def _link(workspace: Workspace, registered: mlflow_store.Registered) -> str:
-    """URL of the version in a shared MLflow server, without credentials; empty for a local MLflow store."""
+def _link_to_version(workspace: Workspace, registered: mlflow_store.Registered) -> str:
+    """Return the version's URL in a shared MLflow server, without credentials; "" for a local MLflow store."""
     parts = urlsplit(workspace.mlflow_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         return ""

@@ -1,4 +1,4 @@
-"""Restore what is damaged of a finished training run."""
+"""Restore the damaged files of a finished training run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ log = logging.getLogger(__name__)
 def restore_run(workspace: Workspace, run: Path) -> None:
     """Restore the result and the policy of the training run in folder `run` if they are damaged.
 
-    A damaged policy is copied from a registered version with the same policy, whose files are checked. Without one,
-    and for a damaged result, the run counts as unfinished: its training then goes on from the last sound checkpoint,
-    and repeats the steps after it with the stored responses. What is damaged is renamed, with one line each.
+    A damaged policy is copied from a registered version with the same policy, whose files are checked. Without such a
+    version, and for a damaged result, the run counts as unfinished: its training continues from the last undamaged
+    checkpoint and repeats the later steps with the stored responses. Damaged files are renamed, and each is reported in
+    one line.
     """
     again = "The training goes on from its last checkpoint, which makes it again."
     policy, finished = run / "policy", False
@@ -47,15 +48,15 @@ def restore_run(workspace: Workspace, run: Path) -> None:
         set_aside(policy, why, "It is restored or made again.")
     if not finished:
         return
-    if version := _restored(workspace, policy, run.name):
+    if version := _restore_policy(workspace, policy, run.name):
         log.warning("%s %s. It was restored from version %s of the registry", policy, why.problem, version)
     else:
         set_aside(run / RESULT_FILE, "is about a policy that is damaged", again)
 
 
-def _restored(workspace: Workspace, policy: Path, key: str) -> str:
-    """Copy the policy of that key from the newest registered version whose files are sound; return the version, or ""
-    if there is none."""
+def _restore_policy(workspace: Workspace, policy: Path, key: str) -> str:
+    """Copy the policy with this key from the newest registered version with undamaged files; return that version, or
+    ""."""
     for registered in reversed(versions_of(workspace, key)):
         try:
             with fetched(workspace, registered) as model, made_whole(policy) as part:

@@ -1,7 +1,7 @@
-"""Guards over a finished run's curve: each detects one failure of GRPO.
+"""Guards over a finished run's curve: each guard detects one way in which GRPO can fail.
 
-The reward alone does not show these failures: it rises while the policy learns format only, forgets all workers but
-one, or writes the same workflow for every question.
+The mean reward alone does not show these failures. It rises even while the policy learns the format only, uses a single
+worker, or writes the same workflow for every question.
 """
 
 from __future__ import annotations
@@ -23,21 +23,29 @@ Row = Mapping[str, Any]
 
 
 class GuardVerdict(NamedTuple):
-    """A guard's finding, and whether it is within the threshold."""
+    """What one guard found in a run, in words, and whether this is within the guard's threshold."""
 
     passed: bool
+    """True if the finding is within the threshold."""
     finding: str
+    """What the guard found, in words."""
     threshold: str
+    """The threshold in words."""
 
 
 class GuardFinding(NamedTuple):
-    """A guard's verdict on one run, with the guard's name and remedy."""
+    """A guard's verdict on one run, together with the guard's name and the remedy."""
 
     guard: str
+    """The name of the guard."""
     passed: bool
+    """True if the finding is within the threshold."""
     finding: str
+    """What the guard found, in words."""
     threshold: str
+    """The threshold in words."""
     remedy: str
+    """What the user can do if the finding is outside the threshold."""
 
     def __str__(self) -> str:
         """Return the finding in one line, with the remedy if it is outside the threshold."""
@@ -47,32 +55,41 @@ class GuardFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class GuardEvidence:
-    """The steps of a run in order, the thresholds, and measurements of the workers."""
+    """What the guards judge: the steps of a run in order, the thresholds, and the measured accuracy of the workers."""
 
     rows: Sequence[Row]
+    """The lines of the run's curve, one per step."""
     guards: Guards
+    """The thresholds of the recipe."""
     solo_accuracy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Domain → worker → solo accuracy in [0, 1]; empty if it was not measured."""
+    """The accuracy of each worker alone, in [0, 1], by domain and then by worker. It is empty if it was not
+    measured."""
 
     @property
     def window(self) -> int:
+        """Return the number of steps that count as the beginning, and as the end, of the run."""
         return max(1, min(self.guards.window, len(self.rows) // 2))
 
     @property
     def first(self) -> Sequence[Row]:
+        """Return the first `window` steps."""
         return self.rows[: self.window]
 
     @property
     def last(self) -> Sequence[Row]:
+        """Return the last `window` steps."""
         return self.rows[-self.window :]
 
 
 class Guard(NamedTuple):
-    """A guard: its fault and remedy in words, and the function that judges a run."""
+    """A check of a finished run: what it checks and its remedy, both in words, and the function that judges a run."""
 
     about: str
+    """A sentence that says what a healthy run looks like."""
     remedy: str
+    """What the user can do if a run fails the check."""
     assess: Callable[[GuardEvidence], GuardVerdict]
+    """The function that judges a run."""
 
 
 def check_guards(evidence: GuardEvidence) -> list[GuardFinding]:
@@ -83,6 +100,7 @@ def check_guards(evidence: GuardEvidence) -> list[GuardFinding]:
 
 
 def _format_failures(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge the share of invalid completions at the end of the run."""
     before, after = _mean(evidence.first, "share/invalid"), _mean(evidence.last, "share/invalid")
     limit = evidence.guards.max_invalid
     reasons = Counter[str]()
@@ -94,6 +112,7 @@ def _format_failures(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _one_worker(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge the largest share of the steps that one worker is given in every domain."""
     limit, use = evidence.guards.max_worker_share, _count_worker_use(evidence.last)
     threshold = f"at most {limit:.0%} in the domain where it is used least"
     workers = {name for used in use.values() for name in used}
@@ -106,6 +125,7 @@ def _one_worker(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _worker_mismatch(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge how much less accurate alone the most used worker of a domain is than the domain's best worker."""
     limit = evidence.guards.max_worker_gap
     threshold = f"at most {100 * limit:.0f} points below the best worker there"
     gaps = []
@@ -123,6 +143,7 @@ def _worker_mismatch(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _one_pattern(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge the share of the workflows at the end that have the most frequent pattern."""
     limit, patterns = evidence.guards.max_pattern_share, Counter[str]()
     for row in evidence.last:
         patterns.update(row["top_patterns"])
@@ -136,6 +157,7 @@ def _one_pattern(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _routing_entropy(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge how much of the patterns' entropy in the first steps is left at the end."""
     before, after = _mean(evidence.first, "diversity"), _mean(evidence.last, "diversity")
     limit = evidence.guards.min_entropy_kept
     saw = f"the patterns' entropy went from {before:.2f} to {after:.2f} bits"
@@ -143,6 +165,7 @@ def _routing_entropy(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _right_if_valid_rises(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge the rise of the share of right answers among valid workflows."""
     before, after = _right_if_valid(evidence.first), _right_if_valid(evidence.last)
     limit = evidence.guards.min_gain
     saw = f"of the valid workflows {_percent(before)} were right at the beginning and {_percent(after)} at the end"
@@ -150,6 +173,7 @@ def _right_if_valid_rises(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _unscorable(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge the share of rollouts without a reward over the whole run."""
     share, limit = _mean(evidence.rows, "share/unscorable"), evidence.guards.max_unscorable
     worst = max(evidence.rows, key=lambda row: row["share/unscorable"])
     saw = f"{share:.1%} of all rollouts have no reward, {worst['share/unscorable']:.1%} in step {worst['step']}"
@@ -157,6 +181,8 @@ def _unscorable(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _recursion_loops(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge the share of recursive rounds that repeat the previous workflow or, on balance, turn right answers into
+    wrong ones."""
     limit = evidence.guards.max_loops
     rows = [row for row in evidence.last if row.get("round_2/rollouts")]
     if not rows:
@@ -171,6 +197,7 @@ def _recursion_loops(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _zero_variance(evidence: GuardEvidence) -> GuardVerdict:
+    """Judge the share of groups at the end in which all rewards are equal."""
     before, after = _mean(evidence.first, "zero_variance_groups"), _mean(evidence.last, "zero_variance_groups")
     limit = evidence.guards.max_zero_variance
     saw = f"in {_percent(after)} of the groups all rewards are alike; {_percent(before)} at the beginning"
@@ -178,7 +205,7 @@ def _zero_variance(evidence: GuardEvidence) -> GuardVerdict:
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:
-    """Return the mean of the rows' values of `name`; NaN, which passes every guard, if no row has one."""
+    """Return the mean of the rows' values of `name`. If no row has a value, return NaN, which passes every guard."""
     values = [float(row[name]) for row in rows if row.get(name) is not None and not math.isnan(row[name])]
     return math.fsum(values) / len(values) if values else math.nan
 
@@ -188,13 +215,15 @@ def _percent(share: float) -> str:
 
 
 def _right_if_valid(rows: Sequence[Row]) -> float:
+    """Return the share (0-1) of right answers among graded rollouts, or NaN if there are none."""
     right = math.fsum(row["share/right"] for row in rows)
     graded = right + math.fsum(row["share/wrong"] for row in rows)
     return right / graded if graded else math.nan
 
 
 def _count_worker_use(rows: Sequence[Row]) -> dict[str, Counter[str]]:
-    """Return domain → worker → steps, for domains with worker calls."""
+    """Return the number of steps that each worker was given in each domain, without domains in which no worker was
+    called."""
     use: dict[str, Counter[str]] = {}
     for row in rows:
         for domain, used in row["use"].items():
@@ -254,11 +283,11 @@ GUARDS = {
         _zero_variance,
     ),
 }
-"""Guards by name, which is also the name of the asset check."""
+"""The guards by name. The asset check of a guard has the same name."""
 
 
 def check_run_guards(setup: Setup, folder: Path) -> list[GuardFinding]:
-    """All guards' findings on the run in `folder`, at the recipe's current thresholds.
+    """Return the findings of all guards on the run in `folder`, with the recipe's current thresholds.
 
     Raises `DataError` if the run has no step yet.
     """
@@ -269,7 +298,10 @@ def check_run_guards(setup: Setup, folder: Path) -> list[GuardFinding]:
 
 
 def _read_solo_accuracy(setup: Setup, offered: tuple[str, ...]) -> dict[str, dict[str, float]]:
-    """Domain → worker → solo accuracy; empty unless the profiles contain all offered workers."""
+    """Return the accuracy of each worker alone, by domain and then by worker.
+
+    The mapping is empty unless worker profiles exist for all offered workers.
+    """
     try:
         cards = load_cards(setup.workspace.data, offered)
     except DataError:

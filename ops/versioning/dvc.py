@@ -1,7 +1,7 @@
 """Call DVC (commit, push), and read dvc.lock.
 
-DVC is a program in its own environment (`.venv-dvc`): its dependencies Hydra and OmegaConf need a version of antlr4's
-runtime that Dagster's selections do not work with.
+DVC is a program in an environment of its own (`.venv-dvc`), because its dependencies Hydra and OmegaConf need a version
+of antlr4's runtime with which Dagster's selections do not work.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ops.core.settings_files import read_text, read_yaml
 from ops.core.workspace import Workspace
 
 LOCK_TIMEOUT_S = 300.0
-"""Seconds that a process waits for another's DVC call; a repository allows one at a time."""
+"""How many seconds a process waits for another's call of DVC. A repository allows one call at a time."""
 
 
 PROGRAM = "PODIUM_DVC"
-"""The environment variable with the user's own DVC."""
+"""The environment variable that names the user's own DVC."""
 
 
 def program(workspace: Workspace) -> str:
-    """Return `$PODIUM_DVC`; or the DVC that `make venv` installs, beside the checkout or this environment; or the one
-    on the PATH.
+    """Return the path of DVC: `$PODIUM_DVC`, the one that `make venv` installs beside the checkout or this environment,
+    or the one on the PATH.
 
     Raises `PodiumError` if there is none.
     """
@@ -55,11 +55,11 @@ def program(workspace: Workspace) -> str:
 
 
 def commit(workspace: Workspace, *stages: str) -> str:
-    """Record the files that `stages` have written in dvc.lock and DVC's cache, without running anything.
+    """Record the files that `stages` have written in dvc.lock and in DVC's cache, without running anything.
 
-    Returns the `version` of the last stage. Calls from other processes and threads wait for each other. Raises
-    `DataError` if the workspace is not a git repository with DVC, a stage is unknown or a file is missing, and
-    `PodiumError` without DVC.
+    Returns the version of the last stage. Calls of other processes and threads wait for each other. Raises `DataError`
+    if the workspace is not a git repository with DVC, a stage is unknown or a file is missing, and `PodiumError` if DVC
+    is not installed.
     """
     if not _without_git(workspace):
         _needs(workspace, ".git", "is no git repository", "Clone the project, or run `git init` there")
@@ -84,9 +84,10 @@ def _needs(workspace: Workspace, name: str, problem: str, remedy: str) -> None:
 
 
 def push(workspace: Workspace, versions: Versions, *stages: str) -> None:
-    """Copy the outputs of `stages` in dvc.lock from DVC's cache to the remote; existing files are skipped.
+    """Copy the outputs of `stages` in dvc.lock from DVC's cache to the remote. Files that exist there are skipped.
 
-    Raises `DataError` if there is no such remote or it cannot be written: the data and dvc.lock are unchanged then.
+    Raises `DataError` if there is no such remote or it cannot be written. The data and dvc.lock are unchanged in this
+    case.
     """
     remote = ("--remote", versions.remote) if versions.remote else ()
     with recording(workspace):
@@ -103,7 +104,8 @@ def push(workspace: Workspace, versions: Versions, *stages: str) -> None:
 
 
 def version(workspace: Workspace, stage: str) -> str:
-    """Return the md5 of the stage's only output, or of its outputs' md5s in order of path. Raises `DataError`."""
+    """Return the md5 of the stage's only output, or one of the md5s of all outputs in the order of their paths. Raises
+    `DataError`."""
     recorded = _locked_stages(workspace).get(stage)
     if not recorded or not recorded.get("outs"):
         raise DataError(_lock(workspace), f"stage {stage!r}", "is not recorded", "Materialize it first")
@@ -115,9 +117,10 @@ def version(workspace: Workspace, stage: str) -> str:
 
 
 def is_stored(workspace: Workspace, stage: str) -> bool:
-    """Return whether DVC's cache has what dvc.lock records for the stage; of a folder, its list of files is enough.
+    """Return whether DVC's cache holds what dvc.lock records for the stage. Of a folder, the list of its files
+    suffices.
 
-    Raises `DataError` if the stage is not recorded, and `ConfigError` for a configuration that cannot be read.
+    Raises `DataError` if the stage is not recorded, and `ConfigError` if DVC's configuration cannot be read.
     """
     folder = workspace.root / ".dvc"
     own = _setting(folder / "config.local", "cache", "dir")
@@ -128,7 +131,7 @@ def is_stored(workspace: Workspace, stage: str) -> bool:
 
 
 def recorded_revision(workspace: Workspace) -> str:
-    """Return twelve hex digits over the contents of dvc.lock in any order. Raises `DataError`."""
+    """Return twelve hex digits that identify the contents of dvc.lock, whatever their order. Raises `DataError`."""
     return digest(_locked_stages(workspace))
 
 
@@ -175,9 +178,9 @@ def _dvc(workspace: Workspace, *arguments: str) -> str | None:
 
 @contextmanager
 def recording(workspace: Workspace) -> Iterator[None]:
-    """Exclude other processes' DVC calls inside the block, so that writes are recorded as a whole.
+    """Keep other processes from calling DVC inside the block, so that all writes of the block are recorded together.
 
-    Raises `DataError` if another's call does not end.
+    Raises `DataError` if another process's call does not end in time.
     """
     from filelock import FileLock, Timeout
 
@@ -201,7 +204,8 @@ def _locked_stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
 
 
 def stages_of(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the stages of dvc.yaml or dvc.lock. Raises `FileNotFoundError`, and `PodiumError` for other content."""
+    """Return the stages in dvc.yaml or dvc.lock. Raises `FileNotFoundError`, and `PodiumError` if the file holds
+    something else."""
     values = read_yaml(file)
     stages = values.get("stages") if isinstance(values, dict) else None
     if not isinstance(stages, dict) or not all(isinstance(stage, dict) for stage in stages.values()):

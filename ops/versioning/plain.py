@@ -1,6 +1,6 @@
-"""A workspace without DVC, for example from a wheel's `podium init` if DVC is not installed.
+"""A workspace without DVC, for example one that `podium init` made where DVC is not installed.
 
-A stage's output is then identified by a hash of its files. A checkout has DVC's folder, `.dvc`.
+The output of a stage is then identified by a hash of its files. A workspace with DVC has the folder `.dvc`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ops.versioning.dvc import recorded_revision, stages_of
 
 
 def has_dvc(workspace: Workspace) -> bool:
-    """Return whether DVC records the data here."""
+    """Return whether DVC records the data of the workspace."""
     return (workspace.root / ".dvc").is_dir()
 
 
 def revision(workspace: Workspace) -> str:
-    """Return twelve hex digits that identify the data of a model: the contents of dvc.lock, or the files. Raises
+    """Return twelve hex digits that identify the data behind a model: those of dvc.lock, or those of the files. Raises
     `DataError`."""
     if has_dvc(workspace):
         return recorded_revision(workspace)
@@ -31,7 +31,7 @@ def revision(workspace: Workspace) -> str:
 
 
 def unrecorded(workspace: Workspace, stage: str) -> str:
-    """Return a hash over names and contents of the output files of `stage` in dvc.yaml. Raises `DataError`."""
+    """Return a hash of the names and contents of the files that `stage` of dvc.yaml writes. Raises `DataError`."""
     # DVC writes an output with options as a mapping of its path to them.
     outs = [path for out in _stages(workspace)[stage]["outs"] for path in ([out] if isinstance(out, str) else out)]
     files = [file for out in outs for file in _files(workspace.root / out)]

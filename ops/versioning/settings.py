@@ -33,10 +33,10 @@ SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "rep
 
 
 def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
-    """Record the output of `stage` in a run of this snapshot in DVC, unless it is recorded; push it if the recipe says
-    so.
+    """Record the output of `stage` in DVC, made in a run of this snapshot, unless it is recorded; push it if the recipe
+    says so.
 
-    Returns its version: without DVC, a hash of its output. Raises `DataError`.
+    Returns the version of the output; without DVC, this is a hash of its files. Raises `DataError`.
     """
     recipe = snapshot.recipe
     write_settings(workspace, recipe, snapshot.pool, snapshot.recipe_file)
@@ -71,7 +71,7 @@ def _noted(file: Path) -> Any:
 
 
 def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
-    """Return data stage → the modules whose code, with what they import, decides its output."""
+    """Return for each data stage the modules whose code, together with what they import, decides its output."""
     catalogue = tuple(f"ops.benchmarks.catalogue.{name}" for name in recipe.benchmarks)
     plugins = [provider.plugin for provider in PROVIDERS.values() if provider.plugin]
     embedded = any(source.source == "embedded" for source in recipe.benchmarks.values())
@@ -85,9 +85,9 @@ def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
 
 
 def recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
-    """Return the recipe and the seed of the recorded data; the quickstart and None before any data was recorded.
+    """Return the recipe and the seed of the recorded data; the quickstart and None if no data was recorded yet.
 
-    Raises `PodiumError` if the file is not one that `write_settings` wrote.
+    Raises `PodiumError` if the file was not written by `write_settings`.
     """
     file = settings_file(workspace)
     if not os.path.lexists(file):
@@ -101,8 +101,8 @@ def recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
 
 
 def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
-    """Return the settings that change a data stage's output, with defaults written out, and the versions of the
-    stages' code and of the graders."""
+    """Return the settings that change the output of a data stage, with their defaults, and the versions of the stages'
+    code and of the graders."""
     workers = {worker.name: worker.identity for worker in pool.workers}
     prices = {worker.name: worker.price.stated() if worker.price else None for worker in pool.workers}
     # The forecast of the training signal assumes groups of this size.
@@ -112,7 +112,7 @@ def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
         if source["max_failing_gold_share"] == BenchmarkSource.model_fields["max_failing_gold_share"].default:
             del source["max_failing_gold_share"]  # newer than the recorded data, which stays current
     code = {stage: code_version(*modules) for stage, modules in stage_modules(recipe).items()}
-    graders = {name: grader_version(BENCHMARKS[name].graded_by(source)) for name, source in recipe.benchmarks.items()}
+    graders = {name: grader_version(BENCHMARKS[name].grader_name(source)) for name, source in recipe.benchmarks.items()}
     return stated | {"grpo": grpo, "workers": workers, "prices": prices, "code": code, "graders": graders}
 
 
@@ -122,9 +122,9 @@ def settings_file(workspace: Workspace) -> Path:
 
 
 def write_settings(workspace: Workspace, recipe: Recipe, pool: Pool, name: str) -> Path:
-    """Write `data/settings.yaml`, the output of the stage `settings`; equal settings give equal bytes.
+    """Write `data/settings.yaml`, the output of the stage `settings`. Equal settings give equal bytes.
 
-    `name`: the recipe as commands take it (a file in config/recipes, or RECIPE@POOL).
+    `name` is the recipe as commands take it: a file in config/recipes, or RECIPE@POOL.
     """
     file = settings_file(workspace)
     note = "# Written from the recipe and its pool; the data stages of dvc.yaml depend on these values.\n"

@@ -11,7 +11,7 @@ from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message
 from ops.core.problem import Grade, Problem
 from ops.grading import GRADERS, grade_many
-from ops.grading.grader import own_grader
+from ops.grading.grader import find_custom_grader
 from ops.workers.scheduling import Client
 from ops.workflow.controls import escape_control_tokens
 
@@ -29,8 +29,8 @@ async def grade_answers(
     """
     grades: list[Grade | None] = [None] * len(problems)
     there = [index for index, answer in enumerate(answers) if answer is not None]
-    asking = [index for index in there if GRADERS[problems[index].grader].ask is not None]
-    others = [index for index in there if GRADERS[problems[index].grader].ask is None]
+    asking = [index for index in there if GRADERS[problems[index].grader].build_judge_messages is not None]
+    others = [index for index in there if GRADERS[problems[index].grader].build_judge_messages is None]
     made = await asyncio.to_thread(grade_many, [(problems[index], answers[index] or "") for index in others])
     for index, grade in zip(others, made, strict=True):
         grades[index] = grade
@@ -45,8 +45,8 @@ async def grade_answers(
 async def ask_judge(problem: Problem, response: str, client: Client) -> Grade:
     """Let the benchmark's judge grade one response; a judge that cannot be reached makes it unscorable."""
     grader = GRADERS[problem.grader]
-    assert grader.read is not None
-    answer = grader.answer(problem, response)
+    assert grader.parse_judge_reply is not None
+    answer = grader.extract_answer(problem, response)
     if not answer:
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_JUDGED_CHARACTERS:
@@ -58,12 +58,12 @@ async def ask_judge(problem: Problem, response: str, client: Client) -> Grade:
         return Grade(0.0, answer, f"the judge {judge.name} cannot be reached", unscorable=True)
     except WorkerRefused:
         return Grade(0.0, answer, f"the judge {judge.name} refuses to read it")
-    return grader.read(problem, answer, reply.text)._replace(cost_usd=reply.cost_usd)
+    return grader.parse_judge_reply(problem, answer, reply.text)._replace(cost_usd=reply.cost_usd)
 
 
 def build_judge_request(problem: Problem, answer: str) -> tuple[Worker, list[Message]]:
     """Return the judge of the problem's benchmark, and the messages with which it is asked about an answer."""
-    ask = GRADERS[problem.grader].ask
+    ask = GRADERS[problem.grader].build_judge_messages
     assert ask is not None
     messages = [{**message, "content": escape_control_tokens(message["content"])} for message in ask(problem, answer)]
-    return cast("Worker", own_grader(problem).judge), messages
+    return cast("Worker", find_custom_grader(problem).judge), messages

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ops.config import Vote
 from ops.core.problem import Problem
-from ops.grading.answer_clusters import elected
+from ops.grading.answer_clusters import find_largest_cluster
 
 
 @dataclass
@@ -41,7 +41,10 @@ class Ballot:
             begun,
             max(
                 begun,
-                min(self.max_workflows, begun + self.required_agreement - len(elected(self.problem, self.answers))),
+                min(
+                    self.max_workflows,
+                    begun + self.required_agreement - len(find_largest_cluster(self.problem, self.answers)),
+                ),
             ),
         )
 
@@ -53,4 +56,4 @@ class Ballot:
     @property
     def winners(self) -> list[int]:
         """The numbers of the workflows whose answer counts; the first of all if none has an answer."""
-        return [0] if len(self.answers) == 1 else elected(self.problem, self.answers) or [0]
+        return [0] if len(self.answers) == 1 else find_largest_cluster(self.problem, self.answers) or [0]

@@ -147,7 +147,7 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
     """
     from ops.benchmarks.registry import is_confidential
     from ops.config import load_pool, pool_file
-    from ops.precaching.precache import solo_messages
+    from ops.precaching.precache import build_solo_messages
     from ops.store import open_cache
     from ops.store.misses import why_miss
 
@@ -156,7 +156,7 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
     if worker not in chosen.names:
         remedy = f"There are: {', '.join(chosen.names)}"
         raise DataError(pool_file(workspace.config, pool), worker, "is no worker of this pool", remedy)
-    messages = solo_messages(_problem(workspace, benchmark, problem_id))
+    messages = build_solo_messages(_problem(workspace, benchmark, problem_id))
     lookup = why_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
     confidential = is_confidential(benchmark)
     if as_json:

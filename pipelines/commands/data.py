@@ -76,11 +76,11 @@ def raw(recipe: str, seed: int | None) -> None:
     The command writes them into data/raw. Rows that are malformed are left out and listed in a file.
     """
     from ops.config import Setup
-    from ops.stages.data import raw_once
+    from ops.stages.data import load_raw_once
 
     setup = Setup.read(Workspace.find(), recipe, seed)
     for name in setup.recipe.benchmarks:
-        loaded = raw_once(setup, name)
+        loaded = load_raw_once(setup, name)
         if loaded is None:
             click.echo(f"{name}: unchanged")
             continue
@@ -107,9 +107,9 @@ def shortlist(recipe: str, seed: int | None) -> None:
     Questions that resemble a test question are removed first (decontamination).
     """
     from ops.config import Setup
-    from ops.stages.data import shortlist_once
+    from ops.stages.data import make_shortlist_once
 
-    chosen = shortlist_once(Setup.read(Workspace.find(), recipe, seed))
+    chosen = make_shortlist_once(Setup.read(Workspace.find(), recipe, seed))
     if chosen is None:
         click.echo("shortlist: unchanged")
         return
@@ -141,8 +141,8 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from ops.stages.responses import (
         estimate_responses,
         estimate_without_problems,
-        forget_other_workers,
         materialize_responses,
+        remove_other_workers,
         shortlist_file,
     )
     from pipelines.asking import confirm_spending
@@ -153,7 +153,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
         click.echo(estimate_without_problems(setup, recipe))
         return
     if not dry_run and are_precached(setup):
-        forget_other_workers(setup)
+        remove_other_workers(setup)
         click.echo("responses: unchanged")
         return
     client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
@@ -187,13 +187,13 @@ def profiles(recipe: str) -> None:
     The command writes data/profiles.json, and prints the share of questions from which GRPO could learn.
     """
     from ops.config import Setup
-    from ops.stages.data import profiles_once
+    from ops.stages.data import make_profiles_once
 
-    measured = profiles_once(Setup.read(Workspace.find(), recipe))
+    measured = make_profiles_once(Setup.read(Workspace.find(), recipe))
     if measured is None:
         click.echo("profiles: unchanged")
         return
-    click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.forecast:.0%}")
+    click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.signal_forecast:.0%}")
 
 
 @data.command(
@@ -210,9 +210,9 @@ def mix(recipe: str, seed: int | None) -> None:
     The command writes data/training_mix.jsonl, and a description of the data into data/data_card.md.
     """
     from ops.config import Setup
-    from ops.stages.data import mix_once
+    from ops.stages.data import make_mix_once
 
-    made = mix_once(Setup.read(Workspace.find(), recipe, seed))
+    made = make_mix_once(Setup.read(Workspace.find(), recipe, seed))
     if made is None:
         click.echo("training mix: unchanged")
         return
@@ -327,10 +327,10 @@ def benchmark_facts() -> list[dict[str, object]]:
         {
             "benchmark": name,
             "domain": entry.domain,
-            "confidential": entry.confidential,
+            "confidential": entry.is_confidential,
             "grader": entry.grader,
             "dataset": entry.hub.id,
-            "splits": entry.hub.parts,
+            "splits": entry.hub.splits,
             "licence": entry.licence,
             "citation": entry.citation,
             "cautions": entry.cautions,
@@ -353,12 +353,12 @@ def benchmark_table() -> Table:
     for name, entry in BENCHMARKS.items():
         splits = [
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
-            for split, part in entry.hub.parts.items()
+            for split, part in entry.hub.splits.items()
         ]
-        task = f"{entry.asks}. {GRADERS[entry.grader].form}\nGrader: {entry.grader}"
+        task = f"{entry.task}. {GRADERS[entry.grader].answer_format}\nGrader: {entry.grader}"
         shown.add_row(
-            f"{name}\n({'confidential' if entry.confidential else entry.domain})",
-            "\n".join([entry.hub.id, *splits, f"read from {entry.hub.read_from}"]),
+            f"{name}\n({'confidential' if entry.is_confidential else entry.domain})",
+            "\n".join([entry.hub.id, *splits, f"read from {entry.hub.documented_by}"]),
             task,
             f"{entry.licence}\n{entry.citation}",
             "\n".join(entry.cautions),

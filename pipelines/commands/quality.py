@@ -14,7 +14,7 @@ from ops.core.workspace import Workspace
 if TYPE_CHECKING:
     from ops.config import Recipe, Setup
     from ops.core.problem import Problem
-    from ops.quality.agreement import Labelled
+    from ops.quality.agreement import LabelledAnswer
 
 
 _SUITES = {
@@ -51,10 +51,10 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from rich.console import Console
 
     from ops.benchmarks.problem_files import raw_files, read_problems
-    from ops.benchmarks.registry import graded_on
+    from ops.benchmarks.registry import describe_graded_tests
     from ops.core.atomic import write_text
-    from ops.grading import isolation
-    from ops.quality.gold import Golds, gold_report, grade_gold
+    from ops.grading import find_available_isolation
+    from ops.quality.gold import GoldGrades, grade_gold, render_gold_report
 
     recipe, sets = _configured(workspace, recipe_file).recipe, {}
     for name in recipe.benchmarks:
@@ -62,8 +62,10 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
             problems = read_problems(file)
             began = time.monotonic()
             verdicts = grade_gold(problems)
-            sets[f"{name}, {split}"] = Golds(verdicts, 0, time.monotonic() - began, graded_on(problems))
-    text = gold_report(sets, isolation())
+            sets[f"{name}, {split}"] = GoldGrades(
+                verdicts, 0, time.monotonic() - began, describe_graded_tests(problems)
+            )
+    text = render_gold_report(sets, find_available_isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
     Console(width=150).print(text, markup=False, highlight=False)
@@ -80,7 +82,7 @@ def measure_judges(
     from ops.local_models.vllm_server import serve_pool
     from ops.planning.estimate import VERDICT, CallEstimator, PlannedCall, add_costs, estimate_calls
     from ops.precaching.opening import open_client
-    from ops.quality.agreement import measure, save_agreement
+    from ops.quality.agreement import measure_agreement, save_agreement
     from ops.workflow.judging import build_judge_request
     from pipelines.asking import confirm_spending
 
@@ -102,21 +104,21 @@ def measure_judges(
     confirm_spending(setup, yes, cost.usd)
     for name, grader in setup.recipe.judges.items():
         with serve_pool(setup.every_pool[grader.pool or setup.recipe.pool], workspace):
-            found = measure(name, grader.worker, labels, todo[name], client)
+            found = measure_agreement(name, grader.worker, labels, todo[name], client)
         save_agreement(workspace, grader, found)
         click.echo(found)
 
 
 def _labelled(
     workspace: Workspace, recipe: Recipe, benchmark: str, answers: Path | None, questions: int
-) -> list[Labelled]:
+) -> list[LabelledAnswer]:
     from ops.benchmarks.problem_files import raw_files, read_problems
-    from ops.quality.agreement import by_file, by_gold
+    from ops.quality.agreement import label_gold_answers, read_labelled_answers
 
     files = reversed(raw_files(workspace, recipe, benchmark).values())
     problems = [problem for file in files if file.is_file() for problem in read_problems(file)]
-    labelled = by_gold(problems, questions) if answers is None else by_file(answers, problems)
-    if {each.right for each in labelled} != {True, False}:
+    labelled = label_gold_answers(problems, questions) if answers is None else read_labelled_answers(answers, problems)
+    if {each.is_right for each in labelled} != {True, False}:
         what = "gold answers that differ" if answers is None else "labelled answers, right ones and wrong ones"
         remedy = "Give labelled answers of the benchmark with --answers FILE"
         raise DataError(answers or workspace.data / "raw", benchmark, f"has no {what}", remedy)
@@ -128,12 +130,12 @@ def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -
 
     Raises `DataError` for an unknown problem, and `ConfigError` if programs cannot be executed.
     """
-    from ops.benchmarks.registry import shown_reason
+    from ops.benchmarks.registry import displayable_reason
     from ops.grading import grade
 
     problem = _problem(workspace, _configured(workspace, recipe_file).recipe, key)
     verdict = grade(problem, response)
-    click.echo(f"{'✓' if verdict.correct else '✗'}  {key}: {shown_reason(problem.benchmark, verdict)}")
+    click.echo(f"{'✓' if verdict.correct else '✗'}  {key}: {displayable_reason(problem.benchmark, verdict)}")
     return verdict.correct
 
 

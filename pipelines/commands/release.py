@@ -48,11 +48,11 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     """
     from ops.release import registry
     from ops.release.promotion import NO_CHAMPION
-    from ops.stages.release import promote_by_hand, to_promote
+    from ops.stages.release import find_version_to_promote, promote_manually
     from pipelines.release import observe, promotion_seen
 
     workspace = Workspace.find()
-    known, champion = to_promote(workspace, version), registry.champion(workspace)
+    known, champion = find_version_to_promote(workspace, version), registry.champion(workspace)
     if champion is None or champion.version != known.version:
         said = f"version {known.version} becomes champion{_in_place_of(champion)}; the gate's verdict on it: "
         if not _agreed(said + known.tags.get("verdict", "not judged"), dry_run, yes):
@@ -60,10 +60,10 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     elif dry_run:
         click.echo(f"version {known.version} is the champion already")
         return
-    outcome = promote_by_hand(
+    outcome = promote_manually(
         workspace, known.version, name, reason, against=champion.version if champion else NO_CHAMPION
     )
-    if not outcome.changed:
+    if not outcome.has_changed:
         click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
         return
     observe(workspace, promotion_seen(outcome))

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPED = 200
-"""Width limit without a terminal; a table is as wide as its content."""
+"""The maximum width of output without a terminal. A table is as wide as its content."""
 
 
 def console() -> Console:
-    """Return standard output with the width of the terminal."""
+    """Return a console on standard output with the width of the terminal."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED)
@@ -28,8 +28,8 @@ def console() -> Console:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[object]] = (), numbers: Iterable[str] = (), title: str = ""
 ) -> Table:
-    """Return a table whose first column is never cut and whose other columns wrap; `numbers`: headings of right-aligned
-    columns."""
+    """Return a table whose first column is never cut and whose other columns wrap. `numbers` are the headings of
+    columns that are aligned to the right."""
     from rich.table import Table
 
     right = set(numbers)
@@ -42,9 +42,10 @@ def table(
 
 
 def wrapped(text: str, width: int | None = None) -> str:
-    """Break lines of prose beside their label or mark, at `width` or the terminal's width; piped output is unchanged.
+    """Break lines of prose beside their label or mark, at `width` or at the width of the terminal. Piped output is
+    unchanged.
 
-    Rows of a table (two gaps or more) are not broken.
+    Rows of a table, which have two gaps or more, are not broken.
     """
     if width is None and not sys.stdout.isatty():
         return text
@@ -72,7 +73,7 @@ def print_json(value: object) -> None:
 
 
 def fits(made: Table, on: Console) -> bool:
-    """Return whether all cells of the table fit without wrapping."""
+    """Return whether all cells of the table have room without wrapping."""
     from rich.measure import Measurement
 
     return Measurement.get(on, on.options.update(max_width=10_000), made).maximum <= on.width

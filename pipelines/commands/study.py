@@ -60,9 +60,9 @@ def study(
     """
     workspace = Workspace.find()
     if name is None:
-        from ops.evaluation.study import every_study
+        from ops.evaluation.study import load_all_studies
 
-        known = every_study(workspace.config)
+        known = load_all_studies(workspace.config)
         if as_json:
             print_json([{"study": each, "title": entry.title} for each, entry in known.items()])
             return

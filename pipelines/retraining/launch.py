@@ -1,4 +1,4 @@
-"""Request the run that executes a change's plan, or give the reason why none is started."""
+"""Decide whether a run that executes the plan of a change is started, or give the reason why not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ESTIMATE = "podium/estimate"
 
 @dataclass(frozen=True)
 class Launch:
-    """A run to request, or the reason why there is none, with the observations for the assets' pages."""
+    """A run that is to be started, or the reason why none is, with observations for the pages of the assets."""
 
     request: dg.RunRequest | None = None
     why: str = ""
@@ -51,9 +51,10 @@ def automation_is_on(instance: dg.DagsterInstance) -> bool:
 
 
 def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause: str) -> Launch:
-    """Return the run of a change's plan, within `retraining.budget_usd` and unless an earlier one failed.
+    """Return the run that executes the plan of a change, if it costs at most `retraining.budget_usd` and no earlier one
+    failed.
 
-    A plan above the budget waits for a person: it causes one alert and one observation of `worker_pool`. Raises
+    A plan above the budget waits for a person. It causes one alert and one observation of `worker_pool`. Raises
     `DataError` and `ConfigError`.
     """
     if failed := failed_run(instance, found):
@@ -86,15 +87,14 @@ def change_tags(found: Due, priced: Estimate) -> dict[str, str]:
 
 
 def estimated(found: Due) -> Estimate:
-    """Estimate the cost of the change's plan with the checkout's
-    cache, without a call. Raises `DataError`, `ConfigError`.
-    """
+    """Estimate the cost of the change's plan with the cache of the checkout, without a call. Raises `DataError` and
+    `ConfigError`."""
     setup = found.podium.load()
     return _priced(setup, "precache", lambda client: estimate(setup, found.plan, client, found.snapshot))
 
 
 def estimated_drift(setup: Setup) -> Estimate:
-    """Estimate the cost of today's questions, without a call. Raises `DataError`, `ConfigError`."""
+    """Estimate the cost of today's questions without a call. Raises `DataError` and `ConfigError`."""
     return _priced(setup, "drift", lambda client: estimate_drift(setup, client, datetime.now(UTC).date()))
 
 

@@ -1,4 +1,5 @@
-"""The sensors on the champion's pool: one executes what a change requires, one sends alerts of unhandled changes."""
+"""The sensors on the champion's pool: one executes what a change requires, the other sends alerts about changes that
+are not handled."""
 
 from __future__ import annotations
 
@@ -121,16 +122,16 @@ def _result(context: dg.SensorEvaluationContext, made: Launch, settling: Settlin
 
 @dataclass(frozen=True)
 class Settling:
-    """The last content read, and the time (seconds since the epoch) since which it is unchanged."""
+    """The content that was last read, and since when (seconds since the epoch) it is unchanged."""
 
     read: str = ""
     since: float = 0.0
 
     def after(self, read: str, now: float) -> Self:
-        """The state after reading `read` at time `now`. If the clock went back, the wait restarts."""
+        """Return the state after reading `read` at time `now`. If the clock went back, the wait begins anew."""
         same = read == self.read and now >= self.since
         return type(self)(read, self.since if same else now)
 
     def waits(self, settle_s: float, now: float) -> float:
-        """Seconds until the content counts as settled; 0: it is settled."""
+        """Return how many seconds remain until the content counts as unchanged for long enough; 0 if it does."""
         return max(0.0, settle_s - (now - self.since))

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 import click
 
 from ops.benchmarks.graded import configure_grading
-from ops.benchmarks.problem_files import evaluation_questions
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.problem_files import read_evaluation_questions
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.config import Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.baseline import Answers, standings
-from ops.evaluation.stored_baselines import TrainingAnswers, kept
+from ops.evaluation.baseline import SoloResponses, collect_scores
+from ops.evaluation.stored_baselines import TrainingAnswers, make_score_reader
 from ops.planning.estimate import Range
 from ops.planning.lengths import read_shortlist
 from ops.planning.stored import compute_remaining
@@ -27,7 +27,7 @@ from ops.results.summary import Summary, by_question, mean_per_answer
 from ops.results.table import Rows
 from ops.retraining.estimate import stages
 from ops.stages.evaluation import score_baselines
-from ops.stages.responses import answer_evaluation
+from ops.stages.responses import answer_evaluation_questions
 from ops.workers.pool import at_prices
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.lazy import CommandError
@@ -47,12 +47,12 @@ def write_scores(setup: Setup, yes: bool) -> None:
     configure_grading(setup.recipe, workspace.root, workspace.cache)
     confirm_spending(setup, yes, None if yes else cost(setup))
     client = open_client(setup, "baselines")
-    benchmarks = [name for name, own in evaluation_questions(workspace, setup.recipe).items() if own]
-    alone = [row for rows in answer_evaluation(setup, client, benchmarks).values() for row in rows]
+    benchmarks = [name for name, own in read_evaluation_questions(workspace, setup.recipe).items() if own]
+    alone = [row for rows in answer_evaluation_questions(setup, client, benchmarks).values() for row in rows]
     asked = score_baselines(setup, client, benchmarks)
-    answers = Answers(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
+    answers = SoloResponses(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
     names = setup.recipe.evaluation.baselines
-    made = {name: standings(answers, [name], kept(setup)) for name in names or ()}
+    made = {name: collect_scores(answers, [name], make_score_reader(setup)) for name in names or ()}
     write_between(workspace.root / MEASUREMENTS, MARK, scores_table(made, asked))
 
 
@@ -61,9 +61,7 @@ def cost(setup: Setup) -> Range:
     return stages(setup, compute_remaining(setup, read_shortlist(setup))).estimate_baselines().usd
 
 
-def scores_table(
-    made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]
-) -> str:
+def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]) -> str:
     """Return the table of baseline → benchmark scores; `asked`: the rows of baselines that call workers, whose calls
     are counted."""
     table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])
@@ -71,7 +69,7 @@ def scores_table(
         calls = mean_per_answer(by_question(asked[name]), "calls") if name in asked else 1.0
         board = Leaderboard(systems)
         for system in systems:
-            in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, unseen_benchmarks))
+            in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, ood_benchmarks))
             cost = board.cost(system, training_benchmarks())
             table.rows.append([system, in_domain, ood, f"{cost.usd:.6f}", f"{cost.tokens:,.0f}", f"{calls:.1f}"])
     return markdown_table(*table) + "\n"

@@ -19,7 +19,7 @@ from ops.config import Worker, load_pool
 from ops.core.messages import Message
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache_worker
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.synthetic.problems import generate_problems
@@ -103,7 +103,7 @@ def _precached(url: str, folder: Path) -> float:
     async def ask() -> float:
         await client.complete(workers[0], [{"role": "user", "content": "LiteLLM's first call takes its time"}])
         began = time.perf_counter()
-        await asyncio.gather(*(precache(questions, worker, client) for worker in workers))
+        await asyncio.gather(*(precache_worker(questions, worker, client) for worker in workers))
         return time.perf_counter() - began
 
     seconds = run_async(ask())

@@ -22,7 +22,7 @@ from datasketch import MinHash
 
 from ops.config import Curation
 from ops.core.problem import Problem
-from ops.curation.selection import choose_mix, shortlist
+from ops.curation.selection import choose_mix, choose_shortlist
 from ops.curation.selector import SelectionEvidence
 from tests.bench.real_data import RowsFile, problems_of
 from tests.bench.row import Row, measured_alone, sized
@@ -62,7 +62,7 @@ def main(candidates: int) -> None:
     offered = list(_copies(problems_of(TRAIN, "train", 2000, 1), candidates, seed=2))
     settings = Curation(selector="proxy", shortlist_factor=2)
     started = time.process_time()
-    selection = shortlist(offered, {"all": held_out}, settings, seed=0)
+    selection = choose_shortlist(offered, {"all": held_out}, settings, seed=0)
     mix = choose_mix(selection.problems, SelectionEvidence(settings, 0, {}))
     cpu = time.process_time() - started
     peak = peak_gib()

@@ -210,7 +210,7 @@ async def _evaluate(rows: int, folder: Path, simulation: Simulation) -> None:
     settings = Evaluation(repeats=rows // questions, temperature=1.0, batch=16 if rows < 1000 else 128)
     origins = {name: (_scores(folder, name), {"policy": "simulated"}) for name in BENCHMARKS}
     with RowSorter() as sorter, closing(StoredWriter(simulation, "simulated", folder)) as writer:
-        await evaluate(writer, problems, team, settings, on_played=simulation.stored, into=sorter.add)
+        await evaluate(writer, problems, team, settings, on_executed=simulation.stored, add_rows=sorter.add)
         sorter.write(origins)
 
 

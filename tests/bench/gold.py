@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.benchmarks.base import LoadedSplit
-from ops.benchmarks.registry import BENCHMARKS, graded_on
+from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.config import BenchmarkSource
 from ops.core.documents import MEASUREMENTS, write_between
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
-from ops.grading import configure, isolation
-from ops.quality.gold import Golds, gold_report, grade_gold
+from ops.grading import configure, find_available_isolation
+from ops.quality.gold import GoldGrades, grade_gold, render_gold_report
 from tests.bench.real_data import ROWS
 
 MARK = "<!-- made by `make gold` -->"
@@ -47,15 +47,15 @@ def load_set(folder: Path, name: str) -> LoadedSplit:
     path = str((folder / f"{file}.jsonl.gz").resolve())
     source = BenchmarkSource(source="file", train_file=path if split == "train" else None,
                              test_file=path if split == "test" else None)  # fmt: skip
-    return BENCHMARKS[benchmark].read(split, source, Workspace(folder), 0)
+    return BENCHMARKS[benchmark].load(split, source, Workspace(folder), 0)
 
 
-def grade_set(folder: Path, name: str) -> Golds:
+def grade_set(folder: Path, name: str) -> GoldGrades:
     """Load one set and grade its gold answers."""
     loaded = load_set(folder, name)
     began = time.monotonic()
     verdicts = grade_gold(loaded.problems)
-    return Golds(verdicts, len(loaded.rejected), time.monotonic() - began, graded_on(loaded.problems))
+    return GoldGrades(verdicts, len(loaded.rejected), time.monotonic() - began, describe_graded_tests(loaded.problems))
 
 
 def main() -> int:
@@ -70,7 +70,7 @@ def main() -> int:
     for name in SETS:
         print(f"grading {name} …", flush=True)
         sets[name] = grade_set(folder, name)
-    text = gold_report(sets, isolation())
+    text = render_gold_report(sets, find_available_isolation())
     write_between(root / MEASUREMENTS, MARK, text)
     print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0

@@ -18,7 +18,7 @@ from typing import Any
 
 from ops.core.problem import CodeTest, Problem
 from ops.grading import grade_many
-from ops.grading.isolation import bubblewrap, isolation, own_libraries
+from ops.grading.isolation import build_bubblewrap_command, find_available_isolation, podium_libraries
 from tests.bench.forms import bare_math_verify, cpu_s
 from tests.bench.real_data import RowsFile, problems_of
 from tests.bench.row import Absent, Row, sized
@@ -46,7 +46,7 @@ def _programs() -> Iterator[Row]:
     """Measure a program's wall-clock time: `AT_ONCE` run at a time on both sides, and the fastest of alternating rounds
     counts, since other work only adds.
     """
-    if isolation() != "bubblewrap":
+    if find_available_isolation() != "bubblewrap":
         raise Absent("bubblewrap")
     ours, bare = [], []
     for number in range(ROUNDS):
@@ -79,7 +79,7 @@ def _start_programs(sources: list[str]) -> None:
     python = os.path.realpath(sys.executable)
 
     def start(source: str) -> None:
-        command = [*bubblewrap(own_libraries()), python, "-I", "-S", "-c", source]
+        command = [*build_bubblewrap_command(podium_libraries()), python, "-I", "-S", "-c", source]
         subprocess.run(command, input="50\n", env={}, capture_output=True, text=True, check=True, timeout=240)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.config import load_pool
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.evaluation.baselines.best_static import workflow
+from ops.evaluation.baselines.best_static import convert_steps
 from ops.grading import configure, grade_many, worker_prompt
 from ops.results.leaderboard import percent
 from ops.results.statistics import mean_estimate
@@ -64,7 +64,7 @@ class Bench:
     def run(self, problem: Problem, flow: FixedWorkflow, sample: int = 0) -> tuple[str, float]:
         """Return the answer of a workflow to a problem, and its USD."""
         responses: dict[int, str] = {}
-        graph = workflow(flow.steps, POOL.names)
+        graph = convert_steps(flow.steps, POOL.names)
         usd, asked = 0.0, defaultdict[str, int](int)
         for index, step in enumerate(graph.steps):
             messages = build_worker_messages(graph, index, worker_prompt(problem), responses)
@@ -134,7 +134,7 @@ def tables() -> str:
     configure(Path(), "resource_limits")
     set_ = fixed_workflows()
     known = of_families(training_benchmarks(), "train", 1)
-    seen, unseen = (of_families(names, "test", 2) for names in (training_benchmarks(), unseen_benchmarks()))
+    seen, unseen = (of_families(names, "test", 2) for names in (training_benchmarks(), ood_benchmarks()))
     trained, tested = measure(known, set_), measure([*seen, *unseen], set_)
     by_kind = {kind: [flow.name for flow in set_ if flow.kind == kind] for kind in KINDS}
     singles = by_kind["alone"]
@@ -192,7 +192,7 @@ def traced() -> str:
         for problem in of_families(training_benchmarks(), "test", 4):
             if problem.grader == "code":
                 continue
-            graph = workflow(build_chain("alone", (name, SOLVE)).steps, POOL.names)
+            graph = convert_steps(build_chain("alone", (name, SOLVE)).steps, POOL.names)
             messages = build_worker_messages(graph, 0, worker_prompt(problem), {})
             thought = respond(name, messages, temperature=POOL.worker(name).temperature or 1.0)
             new = {step.kind for step in thought.missteps} - kinds

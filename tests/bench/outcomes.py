@@ -23,10 +23,10 @@ from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.curation.signal import group_signals
-from ops.precaching.precache import precache
-from ops.precaching.profiles import best_single, ceiling, profile, tallies
-from ops.precaching.replay import Recorded, ReplayClient
+from ops.curation.signal import estimate_group_signals
+from ops.precaching.precache import precache_worker
+from ops.precaching.profiles import find_best_worker, profile_workers, score_oracle, tally_responses
+from ops.precaching.replay import RecordedResponses, ReplayClient
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.workers.call import Account
@@ -78,9 +78,9 @@ def replayed_verdicts(every: int = 1) -> list[ReplayedGrade]:
     with tempfile.TemporaryDirectory() as folder:
         client = ReplayClient(
             ResponseCache(Path(folder)), Ledger(Path(folder) / "ledger.sqlite"), Account("run", "rehearsal", 1.0),
-            replay=Replay(match="problem"), recorded=Recorded(rows, problems),
+            replay=Replay(match="problem"), recorded=RecordedResponses(rows, problems),
         )  # fmt: skip
-        graded = asyncio.run(precache(problems, worker, client))
+        graded = asyncio.run(precache_worker(problems, worker, client))
     return [
         ReplayedGrade(
             row.problem_id,
@@ -107,8 +107,8 @@ def report(rows: Sequence[ResponseRow], verdicts: Sequence[ReplayedGrade]) -> st
 
 
 def _matrix(rows: Sequence[ResponseRow]) -> str:
-    workers, best = profile(rows), best_single(rows)
-    [best_of_each] = ceiling(rows).values()
+    workers, best = profile_workers(rows), find_best_worker(rows)
+    [best_of_each] = score_oracle(rows).values()
     cells = len({(row.worker, row.problem_id) for row in rows})
     lines = [
         f"{len(workers)} models × {best_of_each.n} problems of LiveCodeBench ({cells:,} cells of {SAMPLES} samples):",
@@ -124,9 +124,9 @@ def _matrix(rows: Sequence[ResponseRow]) -> str:
     lines += [f"| {name} | {100 * score.accuracy:.1f} ± {100 * score.se:.1f} |" for name, score in named]
     lines += ["", "| rollouts a question | groups whose rewards differ, forecast | … without chains of workers |"]
     lines += ["| ---: | ---: | ---: |"]
-    counts = tallies(rows)
+    counts = tally_responses(rows)
     for group in (8, 16, 64):
-        shares = (fmean(group_signals(counts, group, **options).values()) for options in _OPTIONS)
+        shares = (fmean(estimate_group_signals(counts, group, **options).values()) for options in _OPTIONS)
         lines.append(f"| {group} | {' | '.join(f'{share:.1%}' for share in shares)} |")
     return "\n".join(lines)
 

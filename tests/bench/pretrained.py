@@ -17,8 +17,8 @@ from typing import Any
 from assets.conductor import run_folder
 from assets.resources import Podium
 from ops.benchmarks.graded import configure_grading
-from ops.benchmarks.problem_files import evaluation_questions
-from ops.benchmarks.registry import training_benchmarks, unseen_benchmarks
+from ops.benchmarks.problem_files import read_evaluation_questions
+from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.conductor.policy import Conductor
 from ops.config import Recipe, Setup
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
@@ -87,7 +87,7 @@ def _read(setup: Setup, policy: Path, count: int | None = None) -> Rows:
     client = open_client(setup, "evaluation")
     team = conductor.card.build_team(setup.pool, setup.workspace.data, recipe.execution, client)
     asked: list[Problem] = []
-    for questions in evaluation_questions(setup.workspace, recipe).values():
+    for questions in read_evaluation_questions(setup.workspace, recipe).values():
         asked += questions[:count]
     settings = recipe.evaluation.model_copy(update={"batch": 16} if count else {})
     return asyncio.run(evaluate(conductor, asked, team, settings, seed=recipe.seed))
@@ -102,12 +102,12 @@ def _scores(systems: Mapping[str, Rows]) -> str:
         table.append((
             name,
             len(rows),
-            *(percent(board.mean(name, names())) for names in (training_benchmarks, unseen_benchmarks)),
+            *(percent(board.mean(name, names())) for names in (training_benchmarks, ood_benchmarks)),
             f"{100 * len(written) / len(rows):.1f}",
             f"{100 * fmean(row.correct for row in written):.1f}" if written else "–",
             f"{fmean(row.steps for row in written):.2f}" if written else "–",
         ))  # fmt: skip
-    seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, unseen_benchmarks))
+    seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, ood_benchmarks))
     gain = f"GRPO adds {seen} points in-domain and {unseen} out of distribution, paired by question."
     return f"{markdown_table(head, table)}\n\n{gain}\n"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from ops.benchmarks.base import EVALUATION_SEED, sample
+from ops.benchmarks.base import EVALUATION_SEED, sample_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Setup, Worker
 from ops.core.documents import MEASUREMENTS, markdown_table, write_between
@@ -27,7 +27,7 @@ from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serve_pool
 from ops.precaching.opening import open_client
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache_worker
 from ops.quality.gold import grade_gold
 from ops.results.leaderboard import percent
 from ops.results.statistics import accuracy_estimate
@@ -68,16 +68,16 @@ def questions(folder: Path, rows: Rows, count: int = QUESTIONS) -> list[Problem]
     Raises `DataError` if the file cannot be read.
     """
     source = BenchmarkSource(source="file", test_file=str((folder / f"{rows.file}.jsonl.gz").resolve()))
-    problems = BENCHMARKS[rows.benchmark].read("test", source, Workspace(folder), EVALUATION_SEED).problems
+    problems = BENCHMARKS[rows.benchmark].load("test", source, Workspace(folder), EVALUATION_SEED).problems
     grades = grade_gold(problems)
     sound = [problem for problem, grade in zip(problems, grades, strict=True) if grade.score == 1]
-    return sample(sound, count, EVALUATION_SEED)
+    return sample_problems(sound, count, EVALUATION_SEED)
 
 
 def ask(problems: Sequence[Problem], worker: Worker, client: WorkerClient, samples: int = SAMPLES) -> Answers:
     """Ask every question at every sample index, within the worker's concurrency limit."""
     began = time.monotonic()
-    rows = asyncio.run(precache(problems, worker, client, samples, _progress(len(problems) * samples)))
+    rows = asyncio.run(precache_worker(problems, worker, client, samples, _progress(len(problems) * samples)))
     return Answers(rows, time.monotonic() - began)
 
 

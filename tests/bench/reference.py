@@ -245,7 +245,7 @@ def benchmarks() -> str:
     for name, entry in BENCHMARKS.items():
         splits = "; ".join(
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} rows"
-            for split, part in entry.hub.parts.items()
+            for split, part in entry.hub.splits.items()
         )
         columns = ", ".join(f"`{column}`" for column in entry.hub.columns)
         rows.append((f"`{name}`", f"`{entry.hub.id}`", splits, columns, entry.grader, entry.licence))

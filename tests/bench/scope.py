@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from ops.benchmarks.problem_files import raw_file, read_problems
-from ops.benchmarks.registry import unseen_benchmarks
+from ops.benchmarks.registry import ood_benchmarks
 from ops.conductor.chats import ChatCodec
 from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers
 from ops.conductor.policy import PolicyCard
@@ -68,7 +68,7 @@ def of_the_champion(workspace: Workspace) -> Groups:
     def tests(name: str) -> list[Problem]:
         return read_problems(raw_file(workspace, recipe, name, "test"))
 
-    asked = [name for name in unseen_benchmarks() if name in recipe.benchmarks]
+    asked = [name for name in ood_benchmarks() if name in recipe.benchmarks]
     unseen = {f"{name}: {p.family}": list[str]() for name in asked for p in tests(name)}
     for name in asked:
         for problem in tests(name):

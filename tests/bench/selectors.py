@@ -28,7 +28,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_in_domain
 from ops.curation.selector import SelectionEvidence
-from ops.curation.signal import JEFFREYS, Tallies, Tally, group_signals
+from ops.curation.signal import JEFFREYS_PRIOR, Tallies, Tally, estimate_group_signals
 from tests.bench.real_data import json_lines
 from tests.bench.row import sized
 
@@ -91,9 +91,7 @@ def split(outcomes: Outcomes, pool: list[int], samples: int, chance: np.random.G
     passed = outcomes.passed[pool]
     seen = chance.hypergeometric(passed, SAMPLES - passed, samples)
     tallies = {
-        problem.key: {
-            outcomes.models[m]: Tally(float(n), samples) for m, n in zip(pool, column, strict=True)
-        }
+        problem.key: {outcomes.models[m]: Tally(float(n), samples) for m, n in zip(pool, column, strict=True)}
         for problem, column in zip(outcomes.problems, seen.T, strict=True)
     }
     if other:
@@ -116,7 +114,7 @@ def disagree(draw: Split, group: int) -> Array:
 
 def by_prior(draw: Split, group: int) -> Array:
     """Return Podium's forecast without chains, because these outcomes are of single models."""
-    return np.array(list(group_signals(draw.tallies, group, second=None).values()))
+    return np.array(list(estimate_group_signals(draw.tallies, group, rescue_prior=None).values()))
 
 
 def plugged_in(draw: Split, group: int) -> Array:
@@ -132,7 +130,9 @@ def worker_by_worker(draw: Split, group: int) -> Array:
     chance = np.random.default_rng(0)
     tallies = np.array([[(t.right, t.samples) for t in ones.values()] for ones in draw.tallies.values()])
     right, samples = tallies[..., 0], tallies[..., 1]
-    rates = chance.beta(JEFFREYS.right + right, JEFFREYS.wrong + samples - right, (400, *right.shape)).mean(axis=2)
+    rates = chance.beta(JEFFREYS_PRIOR.right + right, JEFFREYS_PRIOR.wrong + samples - right, (400, *right.shape)).mean(
+        axis=2
+    )
     return np.asarray((1 - rates**group - (1 - rates) ** group).mean(axis=0))
 
 

@@ -27,7 +27,7 @@ import psutil
 from ops.config import Setup
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.evaluation.comparison import write_table
+from ops.evaluation.comparison import write_outcome_table
 from ops.release.new_version import content_key, metrics_of
 from ops.reports.evidence import About, Evidence, System
 from ops.reports.exhibit import make
@@ -97,7 +97,7 @@ def _steps(setup: Setup, per_system: int, folder: Path, cpu: dict[str, float]) -
         baselines = {system: summarize(read(system)) for system in SCORED[2:]}
         tables(leaderboard(read(SCORED[0]), baselines, read(SCORED[1])))
     with _timed(cpu, "outcome table"):
-        write_table(setup, ((system, read(system)) for system in SCORED), {}, folder / "outcomes.parquet")
+        write_outcome_table(setup, ((system, read(system)) for system in SCORED), {}, folder / "outcomes.parquet")
     with _timed(cpu, "report"):
         systems = {name: System.of(name, name, _KINDS.get(name, "worker"), read(name)) for name in SCORED}  # type: ignore[arg-type]
         make(Evidence(About("quickstart", 1, "policy", "quickstart"), systems, read(SCORED[0])))

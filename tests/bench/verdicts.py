@@ -21,7 +21,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, grade, grade_many
 from ops.grading.answering import NEXT_QUESTION
-from ops.quality.gold import gold_response
+from ops.quality.gold import format_gold_response
 from tests.bench import gold
 from tests.bench.forms import cpu_s
 from tests.bench.outcomes import O1, statements
@@ -97,7 +97,7 @@ def gold_cases(name: str, problems: Iterable[Problem]) -> Iterator[Case]:
     for problem in problems:
         if problem.answer.strip():
             boxed = rf"So it is $\boxed{{{problem.answer}}}$."
-            for response in dict.fromkeys((gold_response(problem), boxed, f"The answer is {problem.answer}")):
+            for response in dict.fromkeys((format_gold_response(problem), boxed, f"The answer is {problem.answer}")):
                 yield Case(f"gold {name}", problem.key, problem, response, True)
 
 
@@ -107,7 +107,7 @@ def crossed_cases(name: str, problems: list[Problem]) -> Iterator[Case]:
     for problem in islice((problem for problem in problems if problem.answer.strip()), CROSSED):
         for other in chance.sample(problems, OTHERS):
             if other.answer.strip() and other.answer != problem.answer:
-                response = gold_response(problem).replace(problem.answer, other.answer)
+                response = format_gold_response(problem).replace(problem.answer, other.answer)
                 yield Case(f"other golds {name}", problem.key, problem, response, None)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ops.config import Worker
 from ops.core.problem import Problem
-from ops.precaching.precache import precache, write_responses
+from ops.precaching.precache import precache_worker, write_responses
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.workers.call import Account
@@ -33,6 +33,6 @@ def live(order: Order, end: Connection) -> None:
     client = WorkerClient(
         ResponseCache(order.folder), Ledger(order.folder / "ledger.sqlite"), Account("run", "precache", 10.0)
     )
-    rows = asyncio.run(precache(order.problems, order.worker, client))
+    rows = asyncio.run(precache_worker(order.problems, order.worker, client))
     write_responses(rows, order.folder / "rows.parquet")
     end.send(len(rows))

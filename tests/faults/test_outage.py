@@ -14,7 +14,7 @@ import pytest
 
 from ops.config import Prompting
 from ops.core.errors import ConfigError
-from ops.precaching.precache import precache
+from ops.precaching.precache import precache_worker
 from ops.training.rewards.outage import LONGEST_PAUSE_S, Outage, OutagePolicy
 from ops.training.rewards.reward import StepStatistics, build_reward_function
 from ops.workers.client import WorkerClient
@@ -107,12 +107,12 @@ def test_a_key_is_revoked_in_the_middle_of_a_run(server: FaultServer, make_clien
     worker, client = server.worker(concurrency=4, retries=0), make_client(pool_file="config/pools/own.yaml")
     server.order(plan=["ok"] * 20 + ["401"] * 200)
     with pytest.raises(ConfigError) as stopped:
-        asyncio.run(precache(problems, worker, client))
+        asyncio.run(precache_worker(problems, worker, client))
     assert "config/pools/own.yaml: workers.remote.api_key_env: the provider refused the key" in str(stopped.value)
     refused = 200 - server.order()["planned"]
     assert refused <= 2 * 4, "no question is begun after the first that was refused; eight were under way"
     assert len(client.cache) == 20
     server.order(plan=[])
-    rows = asyncio.run(precache(problems, worker, make_client()))
+    rows = asyncio.run(precache_worker(problems, worker, make_client()))
     assert [row.status for row in rows] == ["ok"] * 60
     assert max(server.served().values()) == 1, "an answer was paid for twice"

@@ -51,6 +51,6 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     """Read the files of graders again, as another process does."""
-    version.code_and_libraries.cache_clear()
-    version.modules_of.cache_clear()
+    version.hash_code_and_libraries.cache_clear()
+    version.list_grader_modules.cache_clear()
     code_version.code_version.cache_clear()

@@ -25,7 +25,7 @@ from ops.release.lineage import REQUIRED, Refused
 from ops.release.mlflow_store import MODEL, PREVIOUS, RegistryError, connected, store_exists
 from ops.release.promotion import NO_CHAMPION, override
 from ops.results.leaderboard import Leaderboard
-from ops.stages.release import promote_by_hand, roll_back
+from ops.stages.release import promote_manually, roll_back
 from pipelines.home import prepare
 from pipelines.release import release_jobs
 from tests.command import podium
@@ -176,7 +176,7 @@ def test_missing_files_are_reported_with_a_remedy(workspace: Workspace) -> None:
 
 def compared(right: int = 9) -> Comparison:
     return Comparison(
-        POLICY, Leaderboard({}), scored(right), "algebraist", scored(2), origin="origin-1",
+        POLICY, Leaderboard({}), scored(right), "algebraist", scored(2), scores_key="origin-1",
         questions={"mmlu": "m1", "gpqa_diamond": "g1"},
     )  # fmt: skip
 
@@ -258,15 +258,15 @@ def test_a_manual_decision_sends_an_alert_with_the_next_command_and_the_page_has
         judged = judge(setup, known, compared(right), GATE.model_copy(update={"min_format_compliance": 1.0}))
         aliases.promote(workspace, known.version, replace(judged.decision, promote=False), judged.dossier)
     assert registry.champion(workspace) is None
-    promote_by_hand(workspace, "1", "Grace", "a first champion is needed")
-    outcome = promote_by_hand(workspace, None, *ADA)
-    assert (outcome.version, outcome.promoted) == ("2", True)
+    promote_manually(workspace, "1", "Grace", "a first champion is needed")
+    outcome = promote_manually(workspace, None, *ADA)
+    assert (outcome.version, outcome.is_champion) == ("2", True)
     text = outcome.page.read_text(encoding="utf-8")
     for part in ("Promoted in spite of the gate by: Ada: it answers in English again", "test-1", "mmlu", "c0ffee",
                  "gain over the best single worker", "Best single worker, algebraist", "max_cost_ratio"):  # fmt: skip
         assert part in text, part
     assert "http" not in text.replace("http://www.w3.org", ""), "the page loads something"
-    assert not promote_by_hand(workspace, "2", *ADA).changed, "no alert: it is the champion already"
+    assert not promote_manually(workspace, "2", *ADA).has_changed, "no alert: it is the champion already"
     back = roll_back(workspace, "costly", "Ada")
     assert back.version == "1"
     assert "Rolled back: Ada: costly" in outcome.page.read_text(encoding="utf-8")
@@ -286,7 +286,7 @@ def test_an_override_leaves_the_gates_verdict_and_adds_the_decision(workspace: W
     assert not aliases.promote(workspace, second.version, NO)
     kept_back = registry.named(workspace, second.version).tags["verdict"]
     assert kept_back == "not promoted; failed checks: cost"
-    outcome = promote_by_hand(workspace, None, *ADA)
+    outcome = promote_manually(workspace, None, *ADA)
     tags = registry.named(workspace, second.version).tags
     assert (outcome.verdict, tags["verdict"], tags["decision"]) == (kept_back, kept_back, "overridden")
     assert tags["override"] == ": ".join(ADA) and tags["overridden_at"].endswith("+00:00")
@@ -294,7 +294,7 @@ def test_an_override_leaves_the_gates_verdict_and_adds_the_decision(workspace: W
     assert registry.recorded_decision(workspace, second.version) == decided, "the gate's decision, beside the person's"
     assert "decision" not in registry.named(workspace, first.version).tags
     third = version(workspace)
-    page = promote_by_hand(workspace, None, *ADA).page
+    page = promote_manually(workspace, None, *ADA).page
     assert registry.named(workspace, third.version).tags["verdict"] == "not judged"
     assert "before its comparisons were kept" in page.read_text(encoding="utf-8")
 
@@ -358,7 +358,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
 ) -> None:
     for _ in range(2):
         version(workspace)
-        promote_by_hand(workspace, None, *ADA)
+        promote_manually(workspace, None, *ADA)
     capsys.readouterr()
     assert podium(*arguments) in (1, 2)
     error = capsys.readouterr().err

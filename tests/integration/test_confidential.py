@@ -16,7 +16,7 @@ import pytest
 from assets.resources import Podium
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.quarantine import quarantine_file
-from ops.benchmarks.registry import BENCHMARKS, is_confidential, shown
+from ops.benchmarks.registry import BENCHMARKS, displayable_question, is_confidential
 from ops.config import BenchmarkSource, Evaluation, Prompting, Worker
 from ops.core.errors import DataError
 from ops.core.messages import Message
@@ -26,7 +26,7 @@ from ops.core.response_rows import load_responses
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.precaching.precache import precache, write_responses
+from ops.precaching.precache import precache_worker, write_responses
 from ops.results.leaderboard import Leaderboard, tables
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
@@ -168,7 +168,7 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
         (row.problem_key, row.correct, row.steps, row.workers, row.tokens) for row in rows
     ]
     assert {(row.completion, row.answer) for row in stored} == {("", "")}
-    alone = asyncio.run(precache(problems, WORKER, Echo()))
+    alone = asyncio.run(precache_worker(problems, WORKER, Echo()))
     assert all(CANARY in row.response.text for row in alone)
     responses = workspace.state / "responses" / "gpqa_diamond.parquet"
     write_responses(alone, responses)
@@ -187,7 +187,7 @@ def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:
     rows = echoed([problem])
     save_rows(rows, tmp_path / "rows.parquet")
     assert load_rows(tmp_path / "rows.parquet") == rows
-    assert shown(problem) == "Which?"
+    assert displayable_question(problem) == "Which?"
     assert not is_confidential("mmlu")
     assert not is_confidential("question")
 

@@ -101,7 +101,7 @@ def read_from_files(workspace: Workspace, rows: Rows, **changes: Any) -> Place:
         problem
         for name, source in load_recipe(workspace.config, "first-look").benchmarks.items()
         for split in BENCHMARKS[name].splits
-        for problem in BENCHMARKS[name].read(split, source.model_copy(update=whole), workspace, 0).problems
+        for problem in BENCHMARKS[name].load(split, source.model_copy(update=whole), workspace, 0).problems
     ]
     return Place(workspace, problems)
 

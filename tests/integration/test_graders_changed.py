@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.config import Setup
 from ops.core.errors import DataError, OverBudget, PodiumError
 from ops.core.installation import resources
@@ -19,8 +19,8 @@ from ops.core.problem import Grade, Problem
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import CONDUCTOR, score_file, stored_answers, stored_scores
-from ops.evaluation.stored_baselines import answers_to, baseline_stores
+from ops.evaluation.stored import CONDUCTOR, read_policy_scores, read_solo_responses, score_file
+from ops.evaluation.stored_baselines import list_baseline_stores, read_training_responses
 from ops.grading import GRADERS
 from ops.planning.stored import compute_remaining
 from ops.precaching.opening import open_client
@@ -28,7 +28,7 @@ from ops.results.table import joined, records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.profiles import materialize_profiles
-from ops.stages.responses import answer_evaluation, materialize_responses
+from ops.stages.responses import answer_evaluation_questions, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
 from tests.integration.conftest import forget
@@ -91,7 +91,7 @@ class Project:
         return mean(row.correct for row in records(joined(rows.values())))
 
     def opponents(self) -> Correct:
-        alone = self.asking(lambda client: answer_evaluation(self.setup, client, BENCHMARKS))
+        alone = self.asking(lambda client: answer_evaluation_questions(self.setup, client, BENCHMARKS))
         asked = self.asking(lambda client: score_baselines(self.setup, client, BENCHMARKS))
         return {
             "alone": mean(row.score for rows in alone.values() for row in rows),
@@ -137,7 +137,7 @@ def refuse(source: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def replaced(name: str) -> Any:
         from dataclasses import replace
 
-        return replace(GRADERS[name], judge=wrong)
+        return replace(GRADERS[name], grade_answer=wrong)
 
     return change
 
@@ -152,10 +152,10 @@ def test_a_finished_evaluation_and_its_baselines_are_judged_by_one_grader(
         "the plan asks nothing"
     )
     with pytest.raises(DataError, match="grader math:"):
-        stored_scores(project.setup, project.policy, CONDUCTOR, ["math500"])
+        read_policy_scores(project.setup, project.policy, CONDUCTOR, ["math500"])
     with pytest.raises(DataError, match="other inputs: grader"):
-        stored_answers(project.setup, ["solver"])
-    for read in (materialize_profiles, materialize_mix, lambda setup: answers_to([], setup)):
+        read_solo_responses(project.setup, ["solver"])
+    for read in (materialize_profiles, materialize_mix, lambda setup: read_training_responses([], setup)):
         with pytest.raises(DataError, match=r"another version of the grader\. .*podium data responses RECIPE"):
             read(project.setup)  # type: ignore[operator]
     with caplog.at_level(logging.WARNING):
@@ -213,7 +213,7 @@ def test_a_rewritten_docstring_or_comment_judges_nothing_again(
     forget()
     with caplog.at_level(logging.WARNING):
         assert project.opponents() == before
-        stored_scores(project.setup, project.policy, CONDUCTOR, BENCHMARKS)
+        read_policy_scores(project.setup, project.policy, CONDUCTOR, BENCHMARKS)
         materialize_profiles(project.setup)
     assert not caplog.messages
 
@@ -223,15 +223,15 @@ def test_a_damaged_score_file_is_refused_by_readers_and_made_again_by_the_next_r
     damage: Callable[[Path], None], project: Project, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = score_file(project.workspace, CONDUCTOR, project.policy, "mmlu")
-    [store] = baseline_stores(project.setup)
+    [store] = list_baseline_stores(project.setup)
     alone = project.workspace.scores / "workers" / "solver" / "mmlu.parquet"
     precached = project.workspace.data / "responses" / "solver" / "mmlu.parquet"
-    questions = evaluation_questions(project.workspace, project.setup.recipe)
+    questions = read_evaluation_questions(project.workspace, project.setup.recipe)
     known = [path.read_bytes() for path in (file, store.file("mmlu"), alone, precached)]
     readers: list[tuple[Path, Callable[[], Any]]] = [
-        (file, lambda: stored_scores(project.setup, project.policy, CONDUCTOR, ["mmlu"])),
+        (file, lambda: read_policy_scores(project.setup, project.policy, CONDUCTOR, ["mmlu"])),
         (store.file("mmlu"), lambda: store.rows(questions)),
-        (alone, lambda: stored_answers(project.setup, ["solver"])),
+        (alone, lambda: read_solo_responses(project.setup, ["solver"])),
         (precached, lambda: materialize_profiles(project.setup)),
     ]
     for path, read in readers:

@@ -12,13 +12,13 @@ import yaml
 from ops.config import Setup
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored import CONDUCTOR
-from ops.evaluation.stored_studies import Lab, Study, StudyStore
+from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.opening import open_client
 from ops.results.leaderboard import Columns
-from ops.stages.data import are_precached, mix_once, profiles_once, raw_once, shortlist_once
-from ops.stages.evaluation import are_baselines_scored, is_scored
-from ops.stages.responses import is_answered, materialize_responses
+from ops.stages.data import are_precached, load_raw_once, make_mix_once, make_profiles_once, make_shortlist_once
+from ops.stages.evaluation import are_baselines_scored, is_policy_scored
+from ops.stages.responses import is_evaluation_answered, materialize_responses
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.run.training_run import run_key
 from tests.integration.checkouts import configure
@@ -83,25 +83,25 @@ def _recipe(setup: Setup) -> dict[str, Any]:
 def made_again(setup: Setup) -> set[str]:
     """Make the data stages, and return what is made now or would be made by a run."""
     made = {
-        "raw": [raw_once(setup, name) for name in setup.recipe.benchmarks] != [None] * len(BENCHMARKS),
-        "shortlist": shortlist_once(setup) is not None,
+        "raw": [load_raw_once(setup, name) for name in setup.recipe.benchmarks] != [None] * len(BENCHMARKS),
+        "shortlist": make_shortlist_once(setup) is not None,
         "responses": not are_precached(setup),
     }
     materialize_responses(setup, open_client(setup, "precache"))
-    made |= {"profiles": profiles_once(setup) is not None, "mix": mix_once(setup) is not None}
+    made |= {"profiles": make_profiles_once(setup) is not None, "mix": make_mix_once(setup) is not None}
     policy = base_policy_folder(setup)
     made |= {
-        "scores": not is_scored(setup, policy, CONDUCTOR, BENCHMARKS),
+        "scores": not is_policy_scored(setup, policy, CONDUCTOR, BENCHMARKS),
         "baselines": not are_baselines_scored(setup, BENCHMARKS),
-        "workers": not is_answered(setup, BENCHMARKS),
-        "studies": not study(setup).is_made(),
+        "workers": not is_evaluation_answered(setup, BENCHMARKS),
+        "studies": not study(setup).is_complete(),
     }
     return {name for name, again in made.items() if again}
 
 
 def study(setup: Setup) -> StudyStore:
     name = "mechanism_isolation"
-    return StudyStore(Study(name, STUDIES[name]), Lab(setup, {}, base_policy_folder(setup)))
+    return StudyStore(Study(name, STUDIES[name]), StudyInputs(setup, {}, base_policy_folder(setup)))
 
 
 def keys(setup: Setup) -> dict[str, str]:
@@ -117,7 +117,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     project.policy = make_base_policy(project.setup, open_client(project.setup, "training"))
     project.conductor()
     project.opponents()
-    study(project.setup).keep([], Findings(Columns(["a"], []), Columns(["a"], []), "said", b"picture"))
+    study(project.setup).store([], Findings(Columns(["a"], []), Columns(["a"], []), "said", b"picture"))
     assert made_again(project.setup) == set()
     yield project
 

@@ -21,11 +21,11 @@ CARRIED = ("assets", "config", "data/knowledge", "ops")
 BENCHMARK = '''
 """Word problems of primary school."""
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.hub import Hub, UpstreamSplit
+from ops.benchmarks.hub import HubDataset, UpstreamSplit
 
 BENCHMARK = Benchmark(
-    name="school", domain="arithmetic", grader="math", asks="the problem", licence="MIT", citation="none", cautions=(),
-    hub=Hub(
+    name="school", domain="arithmetic", grader="math", task="the problem", licence="MIT", citation="none", cautions=(),
+    hub=HubDataset(
         "org/school",
         {"train": UpstreamSplit(None, "train"), "test": UpstreamSplit(None, "test")},
         ("id", "question"),
@@ -39,11 +39,11 @@ GRADER = '''
 from ops.core.problem import Grade
 from ops.grading.grader import Grader
 
-def judge(problem, answer):
+def grade_answer(problem, answer):
     same = answer.isdigit() and int(answer) % 2 == int(problem.answer) % 2
     return Grade(float(same), answer, "same parity" if same else "other parity")
 
-GRADER = Grader("parity", "Give a number.", judge=judge)
+GRADER = Grader("parity", "Give a number.", grade_answer=grade_answer)
 '''
 SELECTOR = '''
 """Long questions."""
@@ -56,14 +56,14 @@ def longest(offered, places, evidence):
 '''
 BASELINE = '''
 """The worker that answers for least."""
-from ops.evaluation.stored import of_worker
-from ops.evaluation.baseline import Standing, baseline
+from ops.evaluation.stored import select_worker_rows
+from ops.evaluation.baseline import BaselineScores, computed_baseline
 from ops.results.summary import summarize
 
-@baseline("cheapest worker")
+@computed_baseline("cheapest worker")
 def cheapest(answers):
     name = min(answers.training, key=lambda row: row.response.cost_usd).worker
-    return Standing(summarize(of_worker(answers.evaluation, name)), name)
+    return BaselineScores(summarize(select_worker_rows(answers.evaluation, name)), name)
 '''
 TERM = '''
 """Tokens that the workers read and wrote."""
@@ -111,15 +111,15 @@ import asyncio
 from assets.studies import studies
 from assets.partitions import benchmarks
 from ops.benchmarks.registry import training_benchmarks
-from ops.benchmarks.problem_files import training_candidates
+from ops.benchmarks.problem_files import read_training_candidates
 from ops.config import Worker, load_recipe
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.grading import grade, worker_prompt
 from ops.core.response_rows import ResponseRow
-from ops.evaluation.stored import of_worker
-from ops.evaluation.baseline import BASELINES, Answers, standings
+from ops.evaluation.stored import select_worker_rows
+from ops.evaluation.baseline import BASELINES, SoloResponses, collect_scores
 from ops.evaluation.study import STUDIES
 from ops.results.leaderboard import Leaderboard, leaderboard, tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
@@ -137,13 +137,14 @@ for name in setup.recipe.benchmarks:
 materialize_shortlist(setup)
 mix = materialize_mix(setup)
 load_recipe(setup.workspace.config, "quickstart")
-offered = [p for p in training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
+offered = [p for p in read_training_candidates(setup.workspace, setup.recipe) if p.domain == "math"]
 rows = [
     ResponseRow(worker, "mmlu", str(n), 0, "ok", Response("t", Usage(10, 5), usd, 1.0, "stop"), score)
     for worker, usd, scores in (("costly", 0.2, (1, 1, 0)), ("cheap", 0.1, (1, 0, 0)))
     for n, score in enumerate(scores)
 ]
-board = leaderboard(of_worker(rows, "costly"), standings(Answers(rows, rows), setup.recipe.evaluation.baselines))
+scores = collect_scores(SoloResponses(rows, rows), setup.recipe.evaluation.baselines)
+board = leaderboard(select_worker_rows(rows, "costly"), scores)
 
 class Tool:
     async def complete(self, worker, messages, *, sample=0, **_):
@@ -168,7 +169,7 @@ print(json.dumps({
     "columns": training_benchmarks(),
     "table": Leaderboard({"x": dict.fromkeys(["aime25", "school", "mmlu"])}).benchmarks,
     "all": list(BASELINES),
-    "usual": list(standings(Answers(rows, rows))),
+    "usual": list(collect_scores(SoloResponses(rows, rows))),
     **tables(board)["accuracy_in_percent"]._asdict(),
     "graded": [worker_prompt(odd), grade(odd, "9").score, grade(odd, "8").reason],
     "provider": [said.text, said.cost_usd],

@@ -28,7 +28,7 @@ from assets.change import CHANGE, DEALING, Due, due
 from assets.opponents import base_of
 from assets.resources import RETRAINING, SNAPSHOT, Podium
 from ops.alerts.notify import kept
-from ops.benchmarks.problem_files import evaluation_questions, read_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, read_problems
 from ops.config import PromotionGate, Snapshot
 from ops.core.atomic import write_text
 from ops.core.response_rows import response_file
@@ -143,7 +143,7 @@ class Ticking:
     def score(self, system: str, policy: Path, right: int = 0) -> None:
         """Store scores of every benchmark with the pool of the present files."""
         setup = self.due().podium.load()
-        for name, questions in evaluation_questions(self.workspace, setup.recipe).items():
+        for name, questions in read_evaluation_questions(self.workspace, setup.recipe).items():
             file = score_file(self.workspace, system, policy, name)
             rows = scored(right, (name,)) if right else []
             save_rows(rows, file, key=scores_key(setup.asked_on(name), policy, questions))
@@ -514,7 +514,7 @@ def test_a_fine_tuned_policy_is_judged_against_its_champion_on_the_present_pool(
     lenient = {"min_gain_over_best_worker": -1.0, "min_paired_share": 0.2, "max_loss_against_champion": 0.5}
     ticking.score(CONDUCTOR, ticking.workspace.runs / change.policy / "policy", right=9)
     tuned = version(ticking.workspace, right, pool_answers_key=pool.answers_key, evaluation="origin-1")
-    tested = Comparison(POLICY, Leaderboard({}), scored(right), "algebraist", scored(0), origin="origin-1")
+    tested = Comparison(POLICY, Leaderboard({}), scored(right), "algebraist", scored(0), scores_key="origin-1")
     judged = judge(found.podium.load(), tuned, tested, PromotionGate(**lenient))
     assert judged.dossier is not None and judged.dossier.opponents[0].note == "Scored again with this pool."
     assert judged.decision.against == change.version

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions, read_problems, write_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, read_problems, write_problems
 from ops.config import Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
-from ops.curation.decontaminate import leaks
+from ops.curation.decontaminate import find_leaks
 from ops.quality import stage_checks
-from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from tests.setups import without_workers
 
@@ -40,7 +40,7 @@ class Curated(NamedTuple):
     """The recipe `files` with a choice to make, materialized up to the mix; no worker was called."""
 
     setup: Setup
-    mix: Mix
+    mix: TrainingMix
 
     @property
     def workspace(self) -> Workspace:
@@ -71,10 +71,10 @@ def test_the_mix_is_four_times_240_and_clean(made: Curated) -> None:
     workspace, mix = made.workspace, made.mix
     assert Counter(problem.benchmark for problem in mix.problems) == dict.fromkeys(TRAINED, 240)
     assert len({(problem.benchmark, problem.id) for problem in mix.problems}) == 960
-    by_benchmark = evaluation_questions(workspace, made.setup.recipe)
+    by_benchmark = read_evaluation_questions(workspace, made.setup.recipe)
     held_out = [problem for questions in by_benchmark.values() for problem in questions]
     assert len(held_out) == 500 + 4000 + 949 + 148
-    assert leaks(mix.problems, held_out) == []
+    assert find_leaks(mix.problems, held_out) == []
     pairs = json.loads((workspace.data / "contamination.json").read_text(encoding="utf-8"))["pairs"]
     kinds = {(pair["problem"], pair["other"]): pair["kind"] for pair in pairs if pair["cause"] == "contamination"}
     assert kinds["mmlu/mmlu-val-clinical_knowledge-8", "mmlu/mmlu-test-college_medicine-156"] == "exact"
@@ -133,12 +133,12 @@ def test_it_is_the_same_from_shuffled_files(made: Curated, tmp_path: Path) -> No
 def test_every_suite_is_green_on_real_rows(made: Curated) -> None:
     setup, workspace = made.setup, made.workspace
     reports = {
-        "raw": stage_checks.raw_problems(setup),
-        "raw gold": stage_checks.raw_gold(setup),
-        "shortlist": stage_checks.shortlist(setup),
-        "shortlist gold": stage_checks.shortlist_gold(workspace),
-        "mix": stage_checks.training_mix(setup),
-        "mix gold": stage_checks.training_mix_gold(workspace),
+        "raw": stage_checks.check_raw_problems(setup),
+        "raw gold": stage_checks.check_raw_gold(setup),
+        "shortlist": stage_checks.check_shortlist(setup),
+        "shortlist gold": stage_checks.check_shortlist_gold(workspace),
+        "mix": stage_checks.check_training_mix(setup),
+        "mix gold": stage_checks.check_training_mix_gold(workspace),
     }
     assert {name: report.failures for name, report in reports.items() if not report} == {}
     assert reports["mix"].checked == 960
@@ -151,9 +151,9 @@ def test_a_damaged_row_of_a_release_is_named(made: Curated) -> None:
     file = workspace.data / "raw" / "livecodebench-v1-train.jsonl"
     rows = read_problems(file)
     write_problems(file, [replace(rows[0], tests=()), *rows[1:]])
-    damaged = stage_checks.raw_problems(setup, ["livecodebench"])
+    damaged = stage_checks.check_raw_problems(setup, ["livecodebench"])
     file.unlink()
-    gone = stage_checks.raw_problems(setup, ["livecodebench"])
+    gone = stage_checks.check_raw_problems(setup, ["livecodebench"])
     write_problems(file, rows)
     assert f"program without tests: livecodebench/{rows[0].id}" in damaged.failures
     assert [failure for failure in gone.failures if file.name in failure]
@@ -162,12 +162,12 @@ def test_a_damaged_row_of_a_release_is_named(made: Curated) -> None:
 def test_an_evaluation_question_in_the_mix_is_named(made: Curated) -> None:
     setup, workspace = made.setup, made.workspace
     file = workspace.data / "training_mix.jsonl"
-    mix, held_out = read_problems(file), evaluation_questions(workspace, setup.recipe)["math500"]
+    mix, held_out = read_problems(file), read_evaluation_questions(workspace, setup.recipe)["math500"]
     respaced = held_out[3].question.replace(" ", "  ").upper()
     planted = replace(held_out[3], id="planted", split="train", question=respaced)
     first = next(index for index, problem in enumerate(mix) if problem.domain == "math")
     write_problems(file, [*mix[:first], planted, *mix[first + 1 :]])
-    report = stage_checks.training_mix(setup)
+    report = stage_checks.check_training_mix(setup)
     write_problems(file, mix)
     assert report.failures == ["repeats an evaluation question: math500/planted"]
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions, read_problems, write_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, read_problems, write_problems
 from ops.config import Setup
 from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
-from ops.evaluation.stored import stored_answers
-from ops.evaluation.stored_baselines import baseline_stores
+from ops.evaluation.stored import read_solo_responses
+from ops.evaluation.stored_baselines import list_baseline_stores
 from ops.precaching.opening import open_client
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines
-from ops.stages.responses import answer_evaluation, materialize_responses
+from ops.stages.responses import answer_evaluation_questions, materialize_responses
 from tests.integration.checkouts import UNTRAINED, configure, shortlisted, sizes
 
 ASKING = ("five_consensus", "solve_then_check", "prompted_conductor")
@@ -80,13 +80,15 @@ def checkout(root: Path) -> Checkout:
 
 
 def test_baselines_of_the_workers_own_answers_cost_nothing_where_every_worker_is_asked(root: Path) -> None:
-    own = [entry.name for entry in BASELINES.values() if isinstance(entry, WorkflowBaseline) and entry.own_answers]
+    own = [
+        entry.name for entry in BASELINES.values() if isinstance(entry, WorkflowBaseline) and entry.uses_solo_responses
+    ]
     assert {"consensus", "router_dc", "smoothie", "smoothie_dependent"} <= set(own)
     checkout = Checkout(Workspace(root), ("solver", "librarian", "guesser"))
     checkout.write(evaluation={"baselines": ["each_worker", *own], "repeats": 2})
     setup = checkout.setup()
     client = open_client(setup, "baseline")
-    answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    answer_evaluation_questions(setup, client, list(setup.recipe.benchmarks))
     alone = client.counts.live
     assert alone == QUESTIONS * 2 * 3
     rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
@@ -104,7 +106,7 @@ def test_workers_are_asked_alone_only_where_a_baseline_or_the_gate_needs_them(
     checkout.write(evaluation={"baselines": baselines} if baselines is not None else {})
     setup = checkout.setup()
     client = open_client(setup, "baseline")
-    rows = answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    rows = answer_evaluation_questions(setup, client, list(setup.recipe.benchmarks))
     assert {cell.worker for cell in rows} == asked
     assert client.counts.live == QUESTIONS * len(asked)
 
@@ -114,16 +116,16 @@ def test_workers_and_baselines_have_their_own_repeats(checkout: Checkout) -> Non
     checkout.write(evaluation={**own, "workers": {"repeats": 1}})
     setup = checkout.setup()
     client = open_client(setup, "baseline")
-    answered = answer_evaluation(setup, client, list(setup.recipe.benchmarks))
+    answered = answer_evaluation_questions(setup, client, list(setup.recipe.benchmarks))
     assert {row.sample for rows in answered.values() for row in rows} == {0}
     assert client.counts.live == QUESTIONS * 2
-    assert len(stored_answers(setup, setup.pool.names)) == QUESTIONS * 2
+    assert len(read_solo_responses(setup, setup.pool.names)) == QUESTIONS * 2
     scored, asked = checkout.score()
     assert asked == CALLS
     assert {row.repeat for rows in scored.values() for row in rows} == {0}
     checkout.write(evaluation=own)
     with pytest.raises(DataError, match="Materialize baselines"):
-        stored_answers(checkout.setup(), setup.pool.names)
+        read_solo_responses(checkout.setup(), setup.pool.names)
     scored, _ = checkout.score()
     assert {(row.benchmark, row.repeat) for row in scored["five_consensus"]} == {
         (name, repeat) for name in RECIPE["benchmarks"] for repeat in range(2 if name == "mmlu" else 3)
@@ -141,8 +143,11 @@ def test_they_are_scored_once_and_again_only_when_something_else_is_asked(checko
     written = scored["prompted_conductor"]
     assert not any(row.format_ok or row.correct for row in written), "no embedded worker can write a workflow"
 
-    questions = evaluation_questions(checkout.workspace, checkout.setup().recipe)
-    heads = [store.standing(questions).head(store.entry.title) for store in baseline_stores(checkout.setup())]
+    questions = read_evaluation_questions(checkout.workspace, checkout.setup().recipe)
+    heads = [
+        store.read_scores(questions).column_heading(store.entry.title)
+        for store in list_baseline_stores(checkout.setup())
+    ]
     assert heads == ["5 × consensus (solver)", "solve, then check (solver)", "prompted conductor (solver, 0% valid)"]
 
     assert checkout.score() == (scored, 0), "nothing is asked a second time"

@@ -25,9 +25,9 @@ from ops.conductor.policy import PolicyCard, policy_key
 from ops.config import RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored_studies import Study, StudyStore, questions, sample
+from ops.evaluation.stored_studies import Study, StudyStore, read_all_questions, sample_questions
 from ops.results.table import records
-from ops.stages.studies.subsets import parts
+from ops.stages.studies.subsets import draw_subsets
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import check_run_guards
 from ops.training.run.training_run import CURVE_FILE, LOG_FILE, RunPlan, RunResult, read_curve
@@ -141,7 +141,7 @@ def table_of(podium: Podium, study: str) -> tuple[list[dict[str, Any]], dg.Asset
 
 def test_rounds_are_measured_once(all_stages: Trained) -> None:
     chosen, scores = all_stages.podium, all_stages.workspace.scores
-    asked = sample(questions(chosen.load()), 3, 1)
+    asked = sample_questions(read_all_questions(chosen.load()), 3, 1)
     assert [problem.benchmark for problem in asked] == ["math500"] * 3 + ["aime25"] * 3
     table, event = table_of(chosen, "rounds")
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
@@ -156,10 +156,10 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
     assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert stored == sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
     store = StudyStore(study_of(chosen, "rounds"), lab_of(chosen))  # as a command would find it
-    assert [row[0] for row in store.findings().summary.rows] == [row["system"] for row in table]
+    assert [row[0] for row in store.read_findings().summary.rows] == [row["system"] for row in table]
     deeper = Study("rounds", study_of(chosen, "rounds").entry.model_copy(update={"deepest": 2}))  # type: ignore[union-attr]
     with pytest.raises(DataError, match="podium study rounds"):
-        StudyStore(deeper, lab_of(chosen)).findings()
+        StudyStore(deeper, lab_of(chosen)).read_findings()
 
 
 def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Trained) -> None:
@@ -177,7 +177,7 @@ def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Train
 def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(all_stages: Trained) -> None:
     chosen, project = podium(all_stages.workspace, "parts", **ADAPTIVE), all_stages.workspace
     setup = chosen.load()
-    [part] = parts(len(setup.pool.names), 1, setup.recipe.seed)[4]
+    [part] = draw_subsets(len(setup.pool.names), 1, setup.recipe.seed)[4]
     base = base_policy_folder(setup)
     workers = tuple(worker for ordinal, worker in enumerate(setup.pool.workers) if ordinal in part)
     smaller = Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": workers}))
@@ -211,7 +211,9 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
     [run] = {*project.runs.iterdir()} - runs
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9
-    arms = {arm.name: list(records(arm.rows)) for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).arms()}
+    arms = {
+        arm.name: list(records(arm.rows)) for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).read_arms()
+    }
     assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 
     files = [run / CURVE_FILE, run / LOG_FILE, *project.scores.rglob("*.parquet")]

@@ -12,9 +12,9 @@ import pytest
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup
 from ops.core.workspace import Workspace
-from ops.evaluation.arms import table
-from ops.stages.making import Making
-from ops.stages.studies.subsets import Bench, Side, Sides
+from ops.evaluation.arms import make_arm_table
+from ops.stages.studies.subsets import PolicyOnSubsets, PolicyPair, SubsetEvaluator
+from ops.stages.study_context import StudyContext
 from ops.training.run.training_run import RunPlan, RunResult, build_training_command, prepare_environment
 from tests.integration.checkouts import TRAINED, configure, load_raw
 from tests.unit.training.tiny import tiny_plan
@@ -55,17 +55,17 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def line(bench: Bench, label: str, sides: Sides) -> tuple[dict[str, str], dict[str, str]]:
+def line(bench: SubsetEvaluator, label: str, sides: PolicyPair) -> tuple[dict[str, str], dict[str, str]]:
     """Return the cells of the arms before and after."""
-    made = table({1: bench.arms(label, sides)})
+    made = make_arm_table({1: bench.make_arms(label, sides)})
     before, after = (dict(zip(made.head, map(str, row), strict=True)) for row in made.rows)
     return before, after
 
 
 def test_two_arms_hold_both_policies_against_the_best_worker_of_each_subset(setup: Setup, run: Path) -> None:
-    bench, names = Bench("subsets", setup, 4, Making(train)), setup.pool.names
+    bench, names = SubsetEvaluator("subsets", setup, 4, StudyContext(train)), setup.pool.names
     guesser, solver = names.index("guesser"), names.index("solver")
-    sides = Sides(Side(run, [(guesser,), (solver,)]), Side(run, [(guesser,)]))
+    sides = PolicyPair(PolicyOnSubsets(run, [(guesser,), (solver,)]), PolicyOnSubsets(run, [(guesser,)]))
     before, after = line(bench, "with and without", sides)
     assert (before["system"], after["system"], after["subsets"]) == (
         "with and without: before the stage", "with and without: after it", "1",
@@ -79,17 +79,17 @@ def test_two_arms_hold_both_policies_against_the_best_worker_of_each_subset(setu
     def refuse() -> None:
         raise AssertionError("something was asked")
 
-    again = Bench("subsets", setup, 4, Making(train, begin=refuse))
+    again = SubsetEvaluator("subsets", setup, 4, StudyContext(train, on_begin=refuse))
     assert line(again, "with and without", sides) == (before, after)
 
 
 def test_a_newcomers_ordinal_follows_those_of_the_policys_workers(setup: Setup, run: Path) -> None:
     card = PolicyCard.read(run / "policy")
     card.model_copy(update={"offered": tuple(n for n in card.offered if n != "solver")}).write(run / "policy")
-    side = Side(run, [(0, 8), (1, 8)])  # the newcomer has the ninth ordinal
-    bench = Bench("subsets", setup, 2, Making(train))
-    before, after = line(bench, "a newcomer", Sides(side, side, setup.pool.worker("solver")))
+    side = PolicyOnSubsets(run, [(0, 8), (1, 8)])  # the newcomer has the ninth ordinal
+    bench = SubsetEvaluator("subsets", setup, 2, StudyContext(train))
+    before, after = line(bench, "a newcomer", PolicyPair(side, side, setup.pool.worker("solver")))
     assert after["subsets"] == "2"
     assert before["valid, %"] == after["valid, %"] == "0.0"  # it uses the guesser, who is not offered
-    _, alone = line(bench, "alone", Sides(Side(run, [(5,)]), Side(run, [(5,)])))
+    _, alone = line(bench, "alone", PolicyPair(PolicyOnSubsets(run, [(5,)]), PolicyOnSubsets(run, [(5,)])))
     assert float(after["best of them alone, %"]) >= float(alone["best of them alone, %"])

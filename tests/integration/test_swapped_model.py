@@ -20,7 +20,7 @@ from ops.config import load_pool
 from ops.config.pool import FILE
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.stages.responses import materialize_responses
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
@@ -52,7 +52,7 @@ def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.Monke
     setup = Podium(root=str(project.root), recipe="small").load()
     # The remote worker answers with the number of characters of its prompt, so it is right about these.
     problems = [
-        replace(problem, answer=str(len(solo_messages(problem)[0]["content"])))
+        replace(problem, answer=str(len(build_solo_messages(problem)[0]["content"])))
         for problem in shortlisted(setup)
         if problem.benchmark == "math500"
     ]

@@ -20,7 +20,7 @@ from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.stages import responses
 from ops.stages.checks import check_once
-from ops.stages.data import are_precached, mix_once, profiles_once, raw_once, shortlist_once
+from ops.stages.data import are_precached, load_raw_once, make_mix_once, make_profiles_once, make_shortlist_once
 from tests.integration.checkouts import configure, materialize, metadata
 from tests.integration.test_precaching import RECIPE, pool
 
@@ -135,13 +135,13 @@ def test_a_pool_change_makes_nothing_again_that_it_does_not_concern(made: Made) 
 def test_the_commands_find_unchanged_what_dagster_made_and_dagster_what_they_made(made: Made) -> None:
     podium = Podium(root=str(made.workspace.root), recipe="small")
     setup = podium.load()
-    assert [raw_once(setup, name) for name in setup.recipe.benchmarks] == [None] * len(setup.recipe.benchmarks)
-    assert (shortlist_once(setup), are_precached(setup), profiles_once(setup), mix_once(setup)) == (
+    assert [load_raw_once(setup, name) for name in setup.recipe.benchmarks] == [None] * len(setup.recipe.benchmarks)
+    assert (make_shortlist_once(setup), are_precached(setup), make_profiles_once(setup), make_mix_once(setup)) == (
         None, True, None, None
     )  # fmt: skip
     assert check_once(setup, "fit_to_train_on")[1] is False
     (made.workspace.data / "training_mix.jsonl").unlink()
-    assert mix_once(setup) is not None
+    assert make_mix_once(setup) is not None
     assert made.run() == set()
 
 

@@ -23,7 +23,7 @@ from ops.config import load_pool, load_recipe
 from ops.core.response_rows import ResponseRow, load_responses
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import is_up
-from ops.precaching.profiles import profile
+from ops.precaching.profiles import profile_workers
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from pipelines.definitions import definitions
@@ -121,11 +121,15 @@ def _configure(workspace: Workspace) -> None:
 def _materialize(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, object]:
     """Materialize the worker's answers in Dagster; their metadata."""
     podium = Podium(root=str(workspace.root), recipe="local")
-    done = definitions(podium).resolve_implicit_global_asset_job_def().execute_in_process(
-        instance=instance,
-        asset_selection=[dg.AssetKey("worker_responses")],
-        run_config=podium.run_config(),
-        tags=partitions.of_recipe(podium.load().recipe),
+    done = (
+        definitions(podium)
+        .resolve_implicit_global_asset_job_def()
+        .execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey("worker_responses")],
+            run_config=podium.run_config(),
+            tags=partitions.of_recipe(podium.load().recipe),
+        )
     )
     assert done.success
     event = instance.get_latest_materialization_event(dg.AssetKey("worker_responses"))
@@ -156,7 +160,7 @@ def test_the_second_time_no_worker_is_called(precached: Precached) -> None:
 
 
 def test_the_profile_says_what_the_model_is_like(precached: Precached, capsys: pytest.CaptureFixture[str]) -> None:
-    [worker] = profile(precached.rows)
+    [worker] = profile_workers(precached.rows)
     assert set(worker.by_benchmark) == set(training_benchmarks())
     assert worker.calls == PROBLEMS
     assert 0 <= worker.overall.accuracy < 0.6, "a model of 135 million parameters is seldom right here"

@@ -53,7 +53,7 @@ class Scripted:
         time.sleep(self.seconds)
         return [Completion(text, True, 100, len(text)) for text in written]
 
-    def fits(self, prompt: Sequence[Message]) -> bool:
+    def has_room(self, prompt: Sequence[Message]) -> bool:
         return self.prompt_limit is None or len(prompt[-1]["content"]) <= self.prompt_limit
 
     def close(self) -> None:

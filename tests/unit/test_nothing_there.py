@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluated_on, training_candidates
+from ops.benchmarks.problem_files import describe_evaluation_tests, read_training_candidates
 from ops.conductor.stored_writer import policy_id
 from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored import asked_alone
+from ops.evaluation.stored import list_solo_workers
 from ops.release import aliases, mlflow_store, registry
 from ops.release.mlflow_store import RegistryError
 from ops.retraining.start import stored_fine_tuning
@@ -38,9 +38,12 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
         (lambda setup: aliases.before_champion(setup.workspace), "roll"),
         (lambda setup: aliases.rollback(setup.workspace, "why"), "roll"),
         (lambda setup: unrecorded(setup.workspace, "mix"), "dvc.yaml: .*does not exist"),
-        (lambda setup: evaluated_on(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
-        (lambda setup: training_candidates(setup.workspace, untrained(setup).recipe), "no benchmark with training"),
-        (lambda setup: asked_alone(without_baselines(setup)), "Precache first"),
+        (lambda setup: describe_evaluation_tests(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
+        (
+            lambda setup: read_training_candidates(setup.workspace, untrained(setup).recipe),
+            "no benchmark with training",
+        ),
+        (lambda setup: list_solo_workers(without_baselines(setup)), "Precache first"),
         (lambda setup: policy_id(setup.workspace.root / "policy"), "holds no policy: .*`podium train RECIPE`"),
     ],
 )

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from ops.config import Alerts, Pool, Recipe, load_recipe
 from ops.core.documents import MEASUREMENTS, Document, parse, read_tables, shown, write_between
 from ops.core.errors import DataError
-from ops.evaluation.study import every_study
+from ops.evaluation.study import load_all_studies
 from pipelines.commands.main import podium
 from tests.bench.reference import FILES, PLANNED, models_of, pages
 from tests.unit.test_architecture import OPS_LAYERS
@@ -63,7 +63,7 @@ def test_a_page_without_its_two_marks_is_unchanged(tmp_path: Path, text: str) ->
 
 def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
     text = read(ROOT / MEASUREMENTS) + read(ROOT / "docs" / "serving.md")
-    named = [f"<!-- made by `podium study {name}` -->" for name in every_study(ROOT / "config")]
+    named = [f"<!-- made by `podium study {name}` -->" for name in load_all_studies(ROOT / "config")]
     for file in (ROOT / "tests" / "bench").glob("*.py"):
         named += re.findall(r'"(<!-- made by [^"]+ -->)"', read(file))
     assert len(named) > 12

@@ -18,7 +18,7 @@ from ops.config import Setup, Snapshot
 from ops.config.studies import STUDIES, Changes, load_studies, readable
 from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.stages.studies.recipe_changes import setups
+from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.training.cold_start.sampling import load_subtasks
 from ops.workflow.few_shots import load_few_shots
 from pipelines.definitions import definitions
@@ -249,7 +249,7 @@ def names(config: Path) -> list[str]:
 def sizes(podium: Podium) -> dict[str, Setup]:
     entry = study_of(podium, "sizes").entry
     assert isinstance(entry, Changes)
-    return setups("sizes", entry, podium.load())
+    return make_changed_setups("sizes", entry, podium.load())
 
 
 def hidden(podium: Podium, name: str) -> int:

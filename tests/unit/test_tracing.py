@@ -187,7 +187,7 @@ def sampled() -> TraceSample:
     sample = TraceSample(2)
     completions = {(problem.key, 0): text for problem, text in zip(problems, texts, strict=True)}
     team = Team(WORKERS, Tool(), prompting)
-    asyncio.run(evaluate(completions, problems, team, Evaluation(), on_played=sample.take))
+    asyncio.run(evaluate(completions, problems, team, Evaluation(), on_executed=sample.take))
     return sample
 
 

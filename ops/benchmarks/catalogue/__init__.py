@@ -1,6 +1,6 @@
-"""The benchmarks: one file per benchmark, of the same name, with one `Benchmark`.
+"""The benchmarks: one file per benchmark, with one `Benchmark` of the file's name.
 
-What belongs here: the source of a benchmark's rows, their conversion to problems, caveats. What does not: code that
-several benchmarks share (`ops.benchmarks`). `ops.benchmarks.registry` lists this folder; no other module names a
+Each file states the source of a benchmark's rows, converts them to problems, and lists caveats. Code that several
+benchmarks share belongs in `ops.benchmarks`. `ops.benchmarks.registry` lists this folder; no other module names a
 benchmark.
 """

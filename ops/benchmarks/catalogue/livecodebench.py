@@ -22,20 +22,21 @@ import re
 import zlib
 from typing import Any
 
-from ops.benchmarks.base import Benchmark, Upstream
-from ops.benchmarks.hub import Hub, UpstreamSplit
+from ops.benchmarks.base import Benchmark, UpstreamItem
+from ops.benchmarks.hub import HubDataset, UpstreamSplit
 from ops.benchmarks.source_rows import Row
 
 MAX_BYTES = 512 << 20
-"""Bound of what is unpacked: a few kilobytes of zlib can name gigabytes."""
+"""The maximum size of unpacked tests, because a few kilobytes of zlib can unpack to gigabytes."""
 _TEXTS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
 _FRAMES = frozenset({"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"})
-"""What stands around a text and neither makes nor calls anything."""
+"""The operations of a pickle around a text, which neither create nor call anything."""
 
 
-def hidden_tests(packed: str) -> list[Any]:
-    """The tests, `{input, output, testtype}` each. Raises `ValueError` where `packed` is in neither form."""
-    text = packed if packed.lstrip().startswith("[") else _text_of_pickle(_unpacked(packed))
+def unpack_hidden_tests(packed: str) -> list[Any]:
+    """Return the tests, each as `{input, output, testtype}`. Raises `ValueError` if `packed` has neither of the two
+    forms."""
+    text = packed if packed.lstrip().startswith("[") else _read_pickled_text(_inflate(packed))
     try:
         tests = json.loads(text)
     except RecursionError:
@@ -45,7 +46,7 @@ def hidden_tests(packed: str) -> list[Any]:
     return tests
 
 
-def _unpacked(packed: str) -> bytes:
+def _inflate(packed: str) -> bytes:
     try:
         inflate = zlib.decompressobj()
         data = inflate.decompress(base64.b64decode(packed, validate=True), MAX_BYTES)
@@ -56,8 +57,8 @@ def _unpacked(packed: str) -> bytes:
     return data
 
 
-def _text_of_pickle(data: bytes) -> str:
-    """The one text that a pickle holds, read off its operations."""
+def _read_pickled_text(data: bytes) -> str:
+    """Return the only text in a pickle, read from the list of its operations without loading it."""
     texts = []
     try:
         for operation, argument, _ in pickletools.genops(io.BytesIO(data)):
@@ -73,10 +74,11 @@ def _text_of_pickle(data: bytes) -> str:
 
 
 def from_hub(row: Row) -> Row:
-    """Columns question_id, question_content, starter_code, public_ and private_test_cases, metadata.
+    """Convert a row with the columns question_id, question_content, starter_code, public_ and private_test_cases,
+    metadata.
 
-    Raises `RowError` where the tests cannot be read. The id is the release and the contest's own id, by
-    which a question that two releases share is found.
+    The id consists of the release and the contest's own id, so that a question in two releases is recognised. Raises
+    `RowError` if the tests cannot be read.
     """
     try:
         public = json.loads(row.text("public_test_cases"))
@@ -84,15 +86,15 @@ def from_hub(row: Row) -> Row:
         packed = row.values.get("private_test_cases") or "[]"
         if not isinstance(packed, str):
             raise ValueError(f"{type(packed).__name__}, not text")
-        private = hidden_tests(packed)
-        name = json.loads(row.maybe("metadata") or "{}").get("func_name")
+        private = unpack_hidden_tests(packed)
+        name = json.loads(row.text_or_empty("metadata") or "{}").get("func_name")
     except (ValueError, RecursionError) as error:
-        raise row.error(
+        raise row.make_error(
             "private_test_cases", f"cannot be read ({error})", "Pin a revision, or use source: file"
         ) from None
     tests = {"kind": "functional" if name else "stdin", "fn_name": name, "public": public, "private": private}
-    return row.having(
-        id="/".join(filter(None, (row.maybe("release"), row.text("question_id")))),
+    return row.with_values(
+        id="/".join(filter(None, (row.text_or_empty("release"), row.text("question_id")))),
         question=row.values.get("question_content"),
         answer=None,
         tests=tests,
@@ -101,23 +103,23 @@ def from_hub(row: Row) -> Row:
 
 
 def adapt(row: Row) -> Row:
-    """Show the code to start from, and call a method where that code is a class."""
-    starter, tests = row.maybe("starter_code").strip("\n"), row.values.get("tests")
+    """Append the code to start from to the question, and call a method if that code is a class."""
+    starter, tests = row.text_or_empty("starter_code").strip("\n"), row.values.get("tests")
     if not starter.strip():
         return row
     if isinstance(tests, dict):
         tests = {**tests, "method": "class Solution" in starter}
     question = f"{row.text('question').strip()}\n\nStart from this code:\n```python\n{starter}\n```"
-    return row.having(question=question, tests=tests)
+    return row.with_values(question=question, tests=tests)
 
 
 BENCHMARK = Benchmark(
     name="livecodebench",
-    place=40,
-    hides_tests=True,
+    position=40,
+    has_hidden_tests=True,
     domain="code",
     grader="code",
-    asks="the statement, and the code to start from where there is some",
+    task="the statement, and the code to start from where there is some",
     licence="see the dataset's card; statements belong to the contest sites",
     citation="Jain et al. 2024, arXiv:2403.07974",
     cautions=(
@@ -125,15 +127,15 @@ BENCHMARK = Benchmark(
         "Cumulative releases overlap: V1 and the V6 window share no problem, but release_v6 holds V1.",
         "There are no reference programs: gold answers cannot be graded.",
     ),
-    hub=Hub(
+    hub=HubDataset(
         "lighteval/code_generation_lite",
         {"train": UpstreamSplit("v1", "test", rows=400), "test": UpstreamSplit("v6", "test", rows=175)},
         columns=("question_id", "question_content", "starter_code", "public_test_cases", "private_test_cases"),
-        read_from="lighteval 0.13.0 (tasks/tasks/lcb/main.py)",
+        documented_by="lighteval 0.13.0 (tasks/tasks/lcb/main.py)",
     ),
     releases={"train": "v1", "test": "v6"},
     from_hub=from_hub,
     adapt=adapt,
     # Contest ids are the same in every cumulative release; copies put a name or the release in front.
-    upstream=Upstream("LiveCodeBench", re.compile(r"(?:lcb-)?(?:(?:release_)?v\d+[-/:])?(\w+)$")),
+    upstream=UpstreamItem("LiveCodeBench", re.compile(r"(?:lcb-)?(?:(?:release_)?v\d+[-/:])?(\w+)$")),
 )

@@ -1,15 +1,15 @@
-"""Prefer coverage only."""
+"""Prefer coverage of strata and of words; difficulty does not matter."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
-from ops.curation.cover import COVERED, choose
+from ops.curation.cover import COVERAGE_DESCRIPTION, choose_diverse
 from ops.curation.selector import SelectionEvidence, selector
 
 
-@selector(f"Coverage alone: {COVERED} Difficulty was not considered.")
-def diversity(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Choose by strata and by the content of the questions (`cover`)."""
-    return choose(offered, {}, places, evidence.seed)
+@selector(f"Coverage alone: {COVERAGE_DESCRIPTION} Difficulty was not considered.")
+def diversity(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
+    """Choose by strata and by the words of the questions (`ops.curation.cover`)."""
+    return choose_diverse(candidates, {}, places, evidence.seed)

@@ -1,7 +1,7 @@
-"""Prefer by level, length and form of the answer, before any worker is called.
+"""Prefer problems by level, length and form of the answer, before any worker is called.
 
-These are proxies that were not fitted to any worker. Problems of medium difficulty within their benchmark are assumed
-to divide workers most; level, length and the form of the answer represent difficulty.
+These proxies were not fitted to any worker. Problems of medium difficulty within their benchmark are assumed to divide
+workers most, and level, length and the form of the answer stand for difficulty.
 """
 
 from __future__ import annotations
@@ -12,43 +12,45 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from ops.core.problem import Problem
-from ops.curation.cover import COVERED, choose
-from ops.curation.question_text import tokens
-from ops.curation.selector import SelectionEvidence, Weighing, selector
+from ops.curation.cover import COVERAGE_DESCRIPTION, choose_diverse
+from ops.curation.question_text import tokenize
+from ops.curation.selector import SelectionEvidence, Weighting, selector
 
-STATED = (
+PROXY_DESCRIPTIONS = (
     ("level", "the middle of the benchmark's levels, where it states levels"),
     ("length", "a question of middling length for its benchmark, in words"),
     ("disagreement", "choices that share words with each other; without choices, a long gold answer, or many tests"),
 )
 """Each proxy and its preference, for the data card."""
 _NAMED_LEVELS = {"easy": 0.0, "medium": 1.0, "hard": 2.0}
-_FLOOR = 0.2
-"""The weight of the least promising problem, above 0 because a proxy may be wrong."""
+_MIN_WEIGHT = 0.2
+"""The weight of the least promising problem, which is above 0 because a proxy may be wrong."""
 
 
-def proxy_weights(problems: Sequence[Problem]) -> dict[str, float]:
-    """Return `BENCHMARK/ID` → the mean of the problem's proxies, each from 0.2 to 1; compared within each benchmark."""
+def compute_proxy_weights(problems: Sequence[Problem]) -> dict[str, float]:
+    """Return `BENCHMARK/ID` → the mean of the problem's proxies, each from 0.2 to 1 and compared within its
+    benchmark."""
     grouped: defaultdict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         grouped[problem.benchmark].append(problem)
-    return {name: weight for group in grouped.values() for name, weight in _weights(group)}
+    return {name: weight for group in grouped.values() for name, weight in _weigh_benchmark(group)}
 
 
-def _weights(problems: list[Problem]) -> Iterable[tuple[str, float]]:
-    level = _ranked(problems, _level)
-    length = _ranked(problems, lambda problem: float(len(problem.question.split())))
-    divided = _ranked(problems, _divided)
+def _weigh_benchmark(problems: list[Problem]) -> Iterable[tuple[str, float]]:
+    level = _rank_values(problems, _read_level)
+    length = _rank_values(problems, lambda problem: float(len(problem.question.split())))
+    divided = _rank_values(problems, _estimate_disagreement)
     for problem in problems:
         name = problem.key
-        proxies = [_middle(ranks[name]) for ranks in (level, length) if name in ranks]
-        proxies += [_FLOOR + (1 - _FLOOR) * divided[name]] if name in divided else []
+        proxies = [_prefer_middle(ranks[name]) for ranks in (level, length) if name in ranks]
+        proxies += [_MIN_WEIGHT + (1 - _MIN_WEIGHT) * divided[name]] if name in divided else []
         yield name, fmean(proxies) if proxies else 1.0
 
 
-def _ranked(problems: list[Problem], value: Callable[[Problem], float | None]) -> dict[str, float]:
-    """Return name → rank of its value (0 lowest, 1 highest; equal
-    values share a rank); empty if all values are equal.
+def _rank_values(problems: list[Problem], value: Callable[[Problem], float | None]) -> dict[str, float]:
+    """Return name → the rank of its value, from 0 (lowest) to 1 (highest); empty if all values are equal.
+
+    Equal values share a rank.
     """
     values = {problem.key: amount for problem in problems if (amount := value(problem)) is not None}
     places = sorted(values.values())
@@ -62,40 +64,42 @@ def _ranked(problems: list[Problem], value: Callable[[Problem], float | None]) -
     return {name: (first[amount] + last[amount]) / 2 / (len(places) - 1) for name, amount in values.items()}
 
 
-def _middle(rank: float) -> float:
-    return 1 - (1 - _FLOOR) * abs(2 * rank - 1)
+def _prefer_middle(rank: float) -> float:
+    return 1 - (1 - _MIN_WEIGHT) * abs(2 * rank - 1)
 
 
-def _level(problem: Problem) -> float | None:
+def _read_level(problem: Problem) -> float | None:
     if problem.level.casefold() in _NAMED_LEVELS:
         return _NAMED_LEVELS[problem.level.casefold()]
     digits = re.search(r"\d+", problem.level)
     return float(digits[0]) if digits else None
 
 
-def _divided(problem: Problem) -> float:
+def _estimate_disagreement(problem: Problem) -> float:
     if problem.choices:
-        return _likeness([frozenset(tokens(choice)) for choice in problem.choices])
-    return float(problem.test_count) if problem.test_count else float(len(tokens(problem.answer)))
+        return _mean_similarity([frozenset(tokenize(choice)) for choice in problem.choices])
+    return float(problem.test_count) if problem.test_count else float(len(tokenize(problem.answer)))
 
 
-def _likeness(sets: list[frozenset[str]]) -> float:
+def _mean_similarity(sets: list[frozenset[str]]) -> float:
     pairs = [(choice, other) for place, choice in enumerate(sets) for other in sets[:place]]
     return fmean(len(choice & other) / max(len(choice | other), 1) for choice, other in pairs) if pairs else 0.0
 
 
-EXPLAINED = (
+EXPLANATION = (
     "The mean of these proxies, each from 0.2 to 1 and compared within its benchmark. They are guesses:\n\n"
-    + "\n".join(f"- {name}: preferred is {preferred}." for name, preferred in STATED)
+    + "\n".join(f"- {name}: preferred is {preferred}." for name, preferred in PROXY_DESCRIPTIONS)
 )
-PROXIES = Weighing("Proxies", lambda evidence: EXPLAINED, lambda problems, evidence: proxy_weights(problems))
+PROXY_WEIGHTING = Weighting(
+    "Proxies", lambda evidence: EXPLANATION, lambda problems, evidence: compute_proxy_weights(problems)
+)
 
 
 @selector(
     "**Nothing here was measured**: no worker has answered. Preferred are problems that by proxies should "
-    f"divide workers. Beside it, {COVERED}",
-    weighing=PROXIES,
+    f"divide workers. Beside it, {COVERAGE_DESCRIPTION}",
+    weighting=PROXY_WEIGHTING,
 )
-def proxy(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Choose by the proxies and by the content of the questions (`cover`)."""
-    return choose(offered, proxy_weights(offered), places, evidence.seed)
+def proxy(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
+    """Choose by the proxies and by the words of the questions (`ops.curation.cover`)."""
+    return choose_diverse(candidates, compute_proxy_weights(candidates), places, evidence.seed)

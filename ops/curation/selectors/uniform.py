@@ -1,15 +1,15 @@
-"""Prefer no problem: the baseline for the other selectors."""
+"""Prefer no problem; this is the baseline for the other selectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
-from ops.curation.cover import draw
+from ops.curation.cover import draw_evenly
 from ops.curation.selector import SelectionEvidence, selector
 
 
 @selector("A plain random draw, to compare the other selectors with.")
-def uniform(offered: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Draw uniformly by the seed."""
-    return draw(offered, places, evidence.seed, key=lambda problem: None)
+def uniform(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
+    """Draw problems uniformly by the seed."""
+    return draw_evenly(candidates, places, evidence.seed, stratum_of=lambda problem: None)

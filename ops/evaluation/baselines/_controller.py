@@ -1,4 +1,4 @@
-"""MasRouter's cascade of decisions for a question: mode of collaboration, number of agents, roles and workers."""
+"""The decisions that MasRouter makes for a question: mode of collaboration, number of agents, roles and workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from ops.evaluation.baselines._collaboration import MODES, ROLES, AgentRole, Mode, sizes, workflow
+from ops.evaluation.baselines._collaboration import MODES, ROLES, AgentRole, Mode, build_workflow, list_mode_sizes
 from ops.evaluation.baselines._embedding import Vectors
 from ops.workflow.grammar import Workflow
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 
-class Exploring(NamedTuple):
-    """Random decisions during learning; the share `evenly` of the probability is spread evenly over all choices."""
+class Exploration(NamedTuple):
+    """The random decisions during learning; `uniform_share` of the probability is spread evenly over all choices."""
 
-    draw: Generator
-    evenly: float = 0.0
+    generator: Generator
+    uniform_share: float = 0.0
 
 
 class SampledWorkflow(NamedTuple):
@@ -38,25 +38,25 @@ class Controller(NamedTuple):
 
     heads: Mapping[str, Tensor]
     workers: Sequence[int]
-    """The ordinals that may be chosen."""
+    """The ordinals of the workers that may be chosen."""
     modes: tuple[Mode, ...]
-    most: int
+    max_steps: int
     """The largest number of steps of a workflow."""
 
     @classmethod
-    def start(cls, dimensions: int, workers: Sequence[int], most: int) -> Self:
-        """Make a controller with zero weights; `dimensions` is the width of the vectors from `vectors_of`."""
+    def with_zero_weights(cls, dimensions: int, workers: Sequence[int], max_steps: int) -> Self:
+        """Return a controller with zero weights; `dimensions` is the width of the vectors from `convert_to_tensor`."""
         import torch
 
-        modes = tuple(mode for mode in MODES if sizes(mode, most))
+        modes = tuple(mode for mode in MODES if list_mode_sizes(mode, max_steps))
         choices = {"mode": len(modes), "worker": len(workers)}
-        choices |= {f"steps {mode}": len(sizes(mode, most)) for mode in modes}
+        choices |= {f"steps {mode}": len(list_mode_sizes(mode, max_steps)) for mode in modes}
         choices |= {f"worker {role}": len(workers) for role in ROLES}
         for mode in modes:
-            for seats in sizes(mode, most).values():
+            for seats in list_mode_sizes(mode, max_steps).values():
                 choices |= {_role_head(mode, index): len(seat.roles) for index, seat in enumerate(seats)}
         zeros = {name: torch.zeros(count, dimensions, dtype=torch.float64) for name, count in choices.items()}
-        return cls({name: head.requires_grad_() for name, head in zeros.items()}, workers, modes, most)
+        return cls({name: head.requires_grad_() for name, head in zeros.items()}, workers, modes, max_steps)
 
     def mode_logits(self, vectors: Tensor) -> Tensor:
         """Return the logits of the modes, of shape questions × modes."""
@@ -66,13 +66,13 @@ class Controller(NamedTuple):
         """Return the logits of the workers for a role, of shape … × workers."""
         return vectors @ (self.heads["worker"] + self.heads[f"worker {role}"]).T
 
-    def best(self, vector: Tensor) -> tuple[Mode, Workflow]:
+    def choose_best(self, vector: Tensor) -> tuple[Mode, Workflow]:
         """Return the mode and the workflow that result from the most probable decision at each level."""
         mode = self.modes[int(self.mode_logits(vector).argmax())]
-        return mode, self.plan(vector, mode).workflow
+        return mode, self.decide_workflow(vector, mode).workflow
 
-    def plan(self, vector: Tensor, mode: Mode, exploring: Exploring | None = None) -> SampledWorkflow:
-        """Decide on a workflow of this mode: at random with `exploring`, otherwise the most probable one."""
+    def decide_workflow(self, vector: Tensor, mode: Mode, exploration: Exploration | None = None) -> SampledWorkflow:
+        """Decide on a workflow of this mode: at random with `exploration`, otherwise the most probable one."""
         import torch
 
         total = torch.zeros((), dtype=vector.dtype)
@@ -81,24 +81,24 @@ class Controller(NamedTuple):
 
         def decide(logits: Tensor) -> int:
             nonlocal total
-            if exploring is None:
+            if exploration is None:
                 return int(logits.argmax())
-            chances = (1 - exploring.evenly) * logits.softmax(0) + exploring.evenly / len(logits)
-            chosen = int(torch.multinomial(chances, 1, generator=exploring.draw))
+            chances = (1 - exploration.uniform_share) * logits.softmax(0) + exploration.uniform_share / len(logits)
+            chosen = int(torch.multinomial(chances, 1, generator=exploration.generator))
             total = total + chances[chosen].log()
             return chosen
 
-        shapes = list(sizes(mode, self.most).values())
+        shapes = list(list_mode_sizes(mode, self.max_steps).values())
         seats: tuple[AgentRole, ...] = shapes[decide(self.heads[f"steps {mode}"] @ vector)]
         for index, seat in enumerate(seats):
             roles.append(seat.roles[decide(self.heads[_role_head(mode, index)] @ vector)])
-            again = seat.same_as
+            again = seat.same_worker_as
             seated.append(seated[again] if again is not None else decide(self.worker_logits(vector, roles[-1])))
-        return SampledWorkflow(workflow(seats, roles, [self.workers[worker] for worker in seated]), total)
+        return SampledWorkflow(build_workflow(seats, roles, [self.workers[worker] for worker in seated]), total)
 
 
-def vectors_of(embedded: Vectors) -> Tensor:
-    """Return the vectors as a tensor of shape questions × dimensions, with a last column of ones."""
+def convert_to_tensor(embedded: Vectors) -> Tensor:
+    """Return the vectors as a tensor of shape questions × dimensions, with a last column of ones as the bias."""
     import torch
 
     return torch.from_numpy(np.hstack([embedded, np.ones((len(embedded), 1))]))

@@ -22,7 +22,7 @@ DIMENSIONS = 128
 _DIGITS = re.compile(r"\d+")
 
 
-def tfidf() -> Any:
+def make_vectorizer() -> Any:
     """Return an unfitted scikit-learn vectorizer of word 1- and 2-grams and of character 2- to 4-grams within words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
@@ -51,12 +51,12 @@ class QuestionEmbedding:
 
         if not problems:
             raise ValueError("no training problems to embed: curate a mix first")
-        vectorizer = tfidf()
+        vectorizer = make_vectorizer()
         features = vectorizer.fit_transform(_texts(problems))
         directions = TruncatedSVD(min(DIMENSIONS, *features.shape), random_state=seed)
         return cls(vectorizer, directions.fit(features))
 
-    def of(self, problems: Sequence[Problem]) -> Vectors:
+    def embed(self, problems: Sequence[Problem]) -> Vectors:
         """Return vectors of shape problems × dimensions; zeros for a question without any known feature."""
         from sklearn.preprocessing import normalize
 

@@ -1,4 +1,7 @@
-"""Code of both Smoothie baselines: the quality of each worker, from distances between answers without gold answers."""
+"""The code of both Smoothie baselines, which estimate each worker's quality without gold answers.
+
+The quality is estimated from the distances between the workers' answers.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,30 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.evaluation.baselines._embedding import tfidf
-from ops.evaluation.method import Attempt, Branches, Known
+from ops.evaluation.baselines._embedding import make_vectorizer
+from ops.evaluation.method import Attempt, Branches, TrainingData
 from ops.workflow.grammar import Workflow
 
 SOURCE = "arXiv:2412.04692 (Smoothie)"
-DIFFERS = (
-    "Answers are embedded by TF-IDF of words and characters over the answers to the benchmark, and not by a sentence "
+DIFFERENCES = (
+    "Answers are embedded by TF-IDF of words and characters over the answers to the benchmark, and not by "
+    "a sentence "
     "encoder. A worker that gave no answer is not chosen."
 )
 
 
-def everybody(known: Known) -> Branches:
+def list_worker_branches(training_data: TrainingData) -> Branches:
     """Return one single-worker workflow per worker on offer. Raises `ValueError` for fewer than three workers."""
-    workers = sorted(known.team.ordinals)
+    workers = sorted(training_data.team.ordinals)
     if len(workers) < 3:
         raise ValueError(f"Smoothie compares at least three workers, the pool has {len(workers)}")
     return tuple(Workflow.single(worker) for worker in workers)
 
 
-def distances(attempts: Sequence[Attempt]) -> NDArray[np.float64]:
+def measure_distances(attempts: Sequence[Attempt]) -> NDArray[np.float64]:
     """Return the squared distances (0 to 2) between the answers' unit vectors: questions × workers × workers."""
     texts = [answer or "" for attempt in attempts for answer in attempt.answers]
-    vectors = tfidf().fit([*texts, "answer"]).transform(texts)  # the vectorizer needs at least one word
+    vectors = make_vectorizer().fit([*texts, "answer"]).transform(texts)  # the vectorizer needs at least one word
     lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)))
     units = vectors.multiply(1 / np.maximum(lengths, 1e-12)).tocsr()
     made = []
@@ -40,7 +44,7 @@ def distances(attempts: Sequence[Attempt]) -> NDArray[np.float64]:
     return np.array(made)
 
 
-def deviations(apart: NDArray[np.float64]) -> NDArray[np.float64]:
+def estimate_deviations(apart: NDArray[np.float64]) -> NDArray[np.float64]:
     """Estimate each worker's expected squared distance from the true answer: … × workers × workers → … × workers.
 
     If errors are independent, the squared distance between two answers is the sum of their deviations. Three pairs then
@@ -53,7 +57,7 @@ def deviations(apart: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(((workers - 1) * own - pairs) / ((workers - 1) * (workers - 2)))
 
 
-def closest(attempts: Sequence[Attempt], deviation: NDArray[np.float64]) -> list[int]:
+def choose_closest(attempts: Sequence[Attempt], deviation: NDArray[np.float64]) -> list[int]:
     """Return for each question the branch with the smallest deviation among those with an answer."""
     silent = np.array([[answer is None for answer in attempt.answers] for attempt in attempts])
     return [int(branch) for branch in np.where(silent, np.inf, deviation).argmin(axis=1)]

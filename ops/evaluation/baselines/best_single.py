@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import Answers, Standing, baseline
-from ops.evaluation.stored import of_worker
+from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
+from ops.evaluation.stored import select_worker_rows
 from ops.precaching import profiles
 from ops.results.summary import summarize
 
 
-@baseline("best worker", place=10, every_worker=False)
-def best_single(answers: Answers) -> Standing:
+@computed_baseline("best worker", position=10, needs_all_workers=False)
+def best_single(answers: SoloResponses) -> BaselineScores:
     """The worker that is best on the training questions answers every question.
 
     Raises `ValueError` without training responses.
     """
-    name = profiles.best_single(answers.training).worker
-    return Standing(summarize(of_worker(answers.evaluation, name)), name)
+    name = profiles.find_best_worker(answers.training).worker
+    return BaselineScores(summarize(select_worker_rows(answers.evaluation, name)), name)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method, voted_beside
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import Method, TrainingData, vote_over_workers
 
 
-@asking(
+@workflow_baseline(
     "consensus",
-    place=46,
-    calls=lambda workers: workers,
+    position=46,
+    calls_per_question=lambda workers: workers,
     source="arXiv:2203.11171 (self-consistency), with one answer of every worker instead of several answers of one",
-    differs="If several answers are equally frequent, the one of the worker that is better on the training questions "
+    differences="If several answers are equally frequent, the one of the worker that is better on the training "
+    "questions "
     "counts.",
-    own_answers=True,
+    uses_solo_responses=True,
 )
-def consensus(known: Known) -> Method:
+def consensus(training_data: TrainingData) -> Method:
     """Every worker answers, and the most frequent answer counts."""
-    return voted_beside(known.ranking)
+    return vote_over_workers(training_data.ranking)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from ops.evaluation.baseline import asking
-from ops.evaluation.method import Known, Method
+from ops.evaluation.baseline import workflow_baseline
+from ops.evaluation.method import Method, TrainingData
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 
 CALLS = 5
 REFLECT = "Reflect on the answer so far: check it step by step, and give the complete corrected answer."
 
 
-@asking(
+@workflow_baseline(
     "5 × reflection",
-    place=40,
-    calls=lambda workers: CALLS,
+    position=40,
+    calls_per_question=lambda workers: CALLS,
     source="arXiv:2512.04388, Section 4.1; arXiv:2303.17651 (Self-Refine)",
-    differs="The Conductor's paper only names the method. In Podium, one call both criticises and corrects the answer, "
+    differences="The Conductor's paper only names the method. In Podium, one call both criticises and corrects "
+    "the answer, "
     "for which Self-Refine makes two calls. Each call sees all earlier answers, and no call may end the method early.",
 )
-def five_reflection(known: Known) -> Method:
+def five_reflection(training_data: TrainingData) -> Method:
     """The worker that is best on the training questions solves the question and then improves its answer four times."""
-    steps = (Step(known.best, SOLVE_SUBTASK), *[Step(known.best, REFLECT, "all")] * (CALLS - 1))
-    return Method.static(Workflow(steps), known.team.names[known.best])
+    best = training_data.best_worker
+    steps = (Step(best, SOLVE_SUBTASK), *[Step(best, REFLECT, "all")] * (CALLS - 1))
+    return Method.static(Workflow(steps), training_data.team.names[best])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ops.evaluation.baseline import Answers, Standing, baseline
+from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
 from ops.results.statistics import accuracy_estimate, mean_estimate
 from ops.results.summary import KEY, MEANS, Summary, by_question, count_questions, on
 from ops.results.table import of_responses
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-@baseline("random worker", place=20)
-def random_worker(answers: Answers) -> Standing:
+@computed_baseline("random worker", position=20)
+def random_worker(answers: SoloResponses) -> BaselineScores:
     """A worker that is drawn at random for each question answers it.
 
     A question's value is the mean over the reachable workers, after averaging each worker's samples. The standard error
@@ -26,7 +26,9 @@ def random_worker(answers: Answers) -> Standing:
     rows = of_responses(answers.evaluation)
     # Each worker's samples are averaged first, because each worker is drawn with the same probability.
     drawn = by_question(rows, worker).group_by(KEY, maintain_order=True).agg(pl.col(*MEANS).mean())
-    return Standing({name: _summary(name, count, on(drawn, name)) for name, count in count_questions(rows).items()})
+    return BaselineScores(
+        {name: _summary(name, count, on(drawn, name)) for name, count in count_questions(rows).items()}
+    )
 
 
 def _summary(benchmark: str, questions: int, drawn: pl.DataFrame) -> Summary:

@@ -1,4 +1,4 @@
-"""Baseline: RouterDC, which sends a question to the worker whose learned vector is nearest to the question's vector."""
+"""Baseline: RouterDC, which sends a question to the worker whose learned vector is closest to the question's vector."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.core.problem import Problem
-from ops.evaluation.baseline import asking
+from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.baselines._embedding import QuestionEmbedding, Vectors
 from ops.evaluation.baselines._outcomes import Outcomes
-from ops.evaluation.method import Known, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.workflow.grammar import Workflow
 
 if TYPE_CHECKING:
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 POSITIVES = NEGATIVES = 3
 """K+ and K-: the largest numbers of positive and negative workers per question in the contrastive loss."""
-CLUSTERS, OUTSIDERS = 5, 3
+CLUSTERS, NEGATIVE_QUESTIONS = 5, 3
 """N, the number of question groups, and H, the number of negative questions from other groups."""
 WEIGHT = 1.0
 """λ, the weight of the loss between questions."""
 STEPS, BATCH, RATE, DECAY, WIDTH = 1000, 64, 5e-3, 0.01, 128
 """Settings of AdamW, and the width of the vectors. The paper's learning rate suits a pretrained encoder instead."""
-HELD_OUT, CHECK_EVERY = 5, 50
-"""One problem in `HELD_OUT` is held out; every `CHECK_EVERY` steps the router is evaluated on the held-out problems."""
+HELD_OUT_EVERY, CHECK_EVERY = 5, 50
+"""One in `HELD_OUT_EVERY` problems is held out; every `CHECK_EVERY` steps the router is evaluated on the held-out
+problems."""
 
 
 class Router(NamedTuple):
@@ -41,14 +42,14 @@ class Router(NamedTuple):
         directions = self.workers / np.linalg.norm(self.workers, axis=1, keepdims=True)
         return np.asarray(np.argmax(_with_bias(vectors) @ self.encoder @ directions.T, axis=1))
 
-    def value(self, vectors: Vectors, scores: NDArray[np.float64]) -> float:
+    def mean_score(self, vectors: Vectors, scores: NDArray[np.float64]) -> float:
         """Return the mean score of the chosen workers on these questions; 0 if no such score is known."""
         routed = scores[np.arange(len(vectors)), self.route(vectors)]
         known = routed[~np.isnan(routed)]
         return float(known.mean()) if len(known) else 0.0
 
 
-def train(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
+def train_router(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
     """Train a router on vectors (problems × dimensions) and scores (problems × workers; NaN is unknown).
 
     The result is reproducible for a seed. It is the router of the step that is best on the held-out problems.
@@ -58,13 +59,13 @@ def train(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
 
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(vectors), generator=draw).numpy()
-    held = order[: len(order) // HELD_OUT]
+    held = order[: len(order) // HELD_OUT_EVERY]
     own = order[len(held) :]
     # Double precision keeps the choice of workers independent of the number of threads.
     inputs, known = torch.from_numpy(_with_bias(vectors[own])), torch.from_numpy(scores[own])
     encoder = torch.randn(inputs.shape[1], WIDTH, generator=draw, dtype=torch.float64).requires_grad_()
     workers = torch.randn(scores.shape[1], WIDTH, generator=draw, dtype=torch.float64).requires_grad_()
-    groups = Groups.of(vectors[own], seed)
+    groups = QuestionGroups.cluster(vectors[own], seed)
     optimizer = torch.optim.AdamW([encoder, workers], lr=RATE, weight_decay=DECAY)
     best: tuple[float, Router] | None = None
     for step in range(1, STEPS + 1):
@@ -72,14 +73,14 @@ def train(vectors: Vectors, scores: NDArray[np.float64], seed: int) -> Router:
         similarity = normalize(inputs[batch] @ encoder, dim=1) @ normalize(workers, dim=1).T
         loss = _worker_loss(similarity, known[batch], draw)
         if not groups.is_one:
-            compared = torch.cat([batch.unsqueeze(1), groups.others(batch, draw)], dim=1)
+            compared = torch.cat([batch.unsqueeze(1), groups.draw_contrasts(batch, draw)], dim=1)
             loss = loss + WEIGHT * _question_loss(normalize(inputs[compared] @ encoder, dim=2))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if step % CHECK_EVERY == 0:
             router = Router(encoder.detach().numpy().copy(), workers.detach().numpy().copy())
-            value = router.value(vectors[held], scores[held])
+            value = router.mean_score(vectors[held], scores[held])
             if best is None or value >= best[0]:
                 best = (value, router)
     assert best is not None
@@ -115,8 +116,8 @@ def _question_loss(encoded: Tensor) -> Tensor:
     return (similarity.logsumexp(dim=1) - similarity[:, 0]).mean()
 
 
-class Groups(NamedTuple):
-    """Groups of similar questions."""
+class QuestionGroups(NamedTuple):
+    """Groups of similar questions, from which the loss between questions draws its examples."""
 
     order: Tensor
     """The indices of questions, sorted by group."""
@@ -125,7 +126,7 @@ class Groups(NamedTuple):
     """For each question, the index in `order` where its group begins, and the size of its group."""
 
     @classmethod
-    def of(cls, vectors: Vectors, seed: int) -> Groups:
+    def cluster(cls, vectors: Vectors, seed: int) -> QuestionGroups:
         """Group the questions by k-means."""
         import torch
         from sklearn.cluster import KMeans
@@ -141,41 +142,42 @@ class Groups(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether all questions are in one group."""
+        """True if all questions are in one group."""
         return int(self.size[0]) == len(self.order)
 
-    def others(self, batch: Tensor, draw: Generator) -> Tensor:
-        """Draw for each question one question of its own group, then H of other groups."""
+    def draw_contrasts(self, batch: Tensor, draw: Generator) -> Tensor:
+        """Draw for each question one question of its own group, then H questions of other groups."""
         import torch
 
         start, count = self.start[batch].unsqueeze(1), self.size[batch].unsqueeze(1)
-        chance = torch.rand(len(batch), 1 + OUTSIDERS, generator=draw, dtype=torch.float64)
+        chance = torch.rand(len(batch), 1 + NEGATIVE_QUESTIONS, generator=draw, dtype=torch.float64)
         within = start + (chance[:, :1] * count).long()
         outside = (chance[:, 1:] * (len(self.order) - count)).long()
         return self.order[torch.cat([within, outside + count * (outside >= start)], dim=1)]
 
 
-@asking(
+@workflow_baseline(
     "RouterDC",
-    place=51,
-    calls=lambda workers: 1,
+    position=51,
+    calls_per_question=lambda workers: 1,
     source="arXiv:2409.19886 (RouterDC)",
-    differs="The encoder is a linear map of TF-IDF vectors with its own learning rate, and not mDeBERTa. Questions "
+    differences="The encoder is a linear map of TF-IDF vectors with its own learning rate, and not mDeBERTa. Questions "
     "are grouped by k-means on these vectors, without t-SNE. The score of a worker is its share of right "
     "answers for every kind of question. The training keeps the step that is best on a held-out fifth of the "
     "training questions, while the authors' code keeps the one that is best on its test sets.",
-    own_answers=True,
+    uses_solo_responses=True,
 )
-def router_dc(known: Known) -> Method:
+def router_dc(training_data: TrainingData) -> Method:
     """A router chooses the worker by embeddings that are trained with a contrastive loss.
 
     It is trained on every precached sample. Raises `ValueError` if no worker has answered a problem.
     """
-    embedding, outcomes = QuestionEmbedding.fit(known.problems, known.seed), Outcomes.of(known)
+    embedding = QuestionEmbedding.fit(training_data.problems, training_data.seed)
+    outcomes = Outcomes.from_training_data(training_data)
     there = np.flatnonzero(np.isfinite(outcomes.usd))
-    router = train(embedding.of(known.problems), outcomes.scores[:, there], known.seed)
+    router = train_router(embedding.embed(training_data.problems), outcomes.scores[:, there], training_data.seed)
 
     def route(problems: Sequence[Problem]) -> list[Workflow]:
-        return [Workflow.single(int(there[worker])) for worker in router.route(embedding.of(problems))]
+        return [Workflow.single(int(there[worker])) for worker in router.route(embedding.embed(problems))]
 
     return Method.routed(route)

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ops.evaluation.baseline import asking
+from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.baselines._embedding import QuestionEmbedding
-from ops.evaluation.baselines._smoothie import DIFFERS, SOURCE, closest, deviations, distances, everybody
-from ops.evaluation.method import Attempt, Known, Method
+from ops.evaluation.baselines._smoothie import (
+    DIFFERENCES,
+    SOURCE,
+    choose_closest,
+    estimate_deviations,
+    list_worker_branches,
+    measure_distances,
+)
+from ops.evaluation.method import Attempt, Method, TrainingData
 
 NEIGHBOURS = 20
 """n0, including the question itself; the value in the authors' scripts, because tuning it would need gold answers."""
 
 
-@asking(
+@workflow_baseline(
     "Smoothie dependent",
-    place=61,
-    calls=lambda workers: workers,
+    position=61,
+    calls_per_question=lambda workers: workers,
     source=SOURCE,
-    differs=f"{DIFFERS} The similar questions are the {NEIGHBOURS} nearest of the benchmark by TF-IDF with truncated "
+    differences=f"{DIFFERENCES} The similar questions are the {NEIGHBOURS} nearest of the benchmark by TF-IDF "
+    f"with truncated "
     "SVD.",
-    own_answers=True,
+    uses_solo_responses=True,
 )
-def smoothie_dependent(known: Known) -> Method:
+def smoothie_dependent(training_data: TrainingData) -> Method:
     """Every worker answers, and the answer of the worker that agrees most with the others on similar questions counts.
 
     Raises `ValueError` for fewer than three workers, or without training problems.
     """
-    embedding = QuestionEmbedding.fit(known.problems, known.seed)
+    embedding = QuestionEmbedding.fit(training_data.problems, training_data.seed)
 
     def choose(attempts: Sequence[Attempt]) -> list[int]:
         from sklearn.neighbors import NearestNeighbors
 
-        vectors = embedding.of([attempt.problem for attempt in attempts])
+        vectors = embedding.embed([attempt.problem for attempt in attempts])
         index = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(attempts)), metric="cosine").fit(vectors)
         near = index.kneighbors(vectors, return_distance=False)
-        return closest(attempts, deviations(distances(attempts)[near].mean(axis=1)))
+        return choose_closest(attempts, estimate_deviations(measure_distances(attempts)[near].mean(axis=1)))
 
-    return Method.beside(everybody(known), choose)
+    return Method.side_by_side(list_worker_branches(training_data), choose)

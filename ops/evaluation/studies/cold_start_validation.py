@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ops.evaluation.arms import Findings, dots
-from ops.evaluation.study import Compliance, Training, observation
+from ops.evaluation.arms import Findings, draw_estimates
+from ops.evaluation.study import FormatCompliance, TrainingRecord, observation
 from ops.results.leaderboard import Columns, percent
 from ops.results.statistics import accuracy_estimate
 
-LEAST = 0.95
+MIN_VALID_SHARE = 0.95
 """The share of valid workflows that a cold start should reach."""
 
 
@@ -20,30 +20,38 @@ LEAST = 0.95
     "as GRPO draws and greedily; no worker is asked",
     after="base_policy",
 )
-def cold_start_validation(training: Training) -> Findings:
+def cold_start_validation(record: TrainingRecord) -> Findings:
     """Tabulate valid workflows and format failures, at GRPO's temperature and with greedy decoding."""
     seen = {
-        f"temperature {training.temperature:g}, as GRPO draws": training.compliance(training.temperature),
-        "greedily, as it is served": training.compliance(0.0),
+        f"temperature {record.temperature:g}, as GRPO draws": record.measure_compliance(record.temperature),
+        "greedily, as it is served": record.measure_compliance(0.0),
     }
     failures = sum((Counter(dict(each.failures)) for each in seen.values()), Counter[str]())
     estimates = {
-        name: accuracy_estimate([1.0] * each.valid + [0.0] * (each.problems - each.valid))
+        name: accuracy_estimate([1.0] * each.valid_completions + [0.0] * (each.completions - each.valid_completions))
         for name, each in seen.items()
     }
     return Findings(
         summary=Columns(
-            ["drawn", "problems", "workflows, %", f"at least {LEAST:.0%}", "the others"],
+            ["drawn", "problems", "workflows, %", f"at least {MIN_VALID_SHARE:.0%}", "the others"],
             [_row(name, each, percent(estimates[name])) for name, each in seen.items()],
         ),
         details=Columns(["why it is no workflow", *seen], [
             [name, *(each.failures.get(name, 0) for each in seen.values())] for name, _ in failures.most_common()
         ]),
-        said="Problems of the shortlist that the training mix left out, or those that the recipe holds out.",
-        picture=dots({name: {"workflows": estimate} for name, estimate in estimates.items()}, "workflows in %"),
+        note="Problems of the shortlist that the training mix left out, or those that the recipe holds out.",
+        picture=draw_estimates(
+            {name: {"workflows": estimate} for name, estimate in estimates.items()}, "workflows in %"
+        ),
     )  # fmt: skip
 
 
-def _row(name: str, seen: Compliance, share: str) -> list[str | int | float]:
+def _row(name: str, seen: FormatCompliance, share: str) -> list[str | int | float]:
     others = ", ".join(f"{failure} {count}" for failure, count in Counter(dict(seen.failures)).most_common())
-    return [name, seen.problems, share, "yes" if seen.valid >= LEAST * seen.problems else "no", others or "–"]
+    return [
+        name,
+        seen.completions,
+        share,
+        "yes" if seen.valid_completions >= MIN_VALID_SHARE * seen.completions else "no",
+        others or "–",
+    ]

@@ -1,7 +1,8 @@
 """Mechanism isolation: the choice of workers, the wording or the access no longer depends on the question.
 
 The mechanism is fixed to the policy's most frequent value, or drawn at each step with the policy's own frequencies; the
-other two stay. The loss then measures the worth of choosing by the question, not the effect of unfamiliar workflows.
+other two are unchanged. The loss then measures the worth of choosing by the question, not the effect of unfamiliar
+workflows.
 """
 
 from __future__ import annotations
@@ -12,44 +13,44 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
-from ops.evaluation.studies.one_worker import all_to
-from ops.evaluation.study import Habits, Rewriting, WorkflowChange, intervention
+from ops.evaluation.studies.one_worker import assign_all_steps
+from ops.evaluation.study import RewriteWorkflow, WorkflowChange, WorkflowStatistics, intervention
 from ops.workflow.grammar import Access, Workflow
 
 Item = TypeVar("Item", int, str)
 
 
-def drawn(counts: Counter[Item], dice: Random) -> Item:
+def draw_by_frequency(counts: Counter[Item], dice: Random) -> Item:
     """Draw an item with a probability proportional to its count."""
     items = sorted(counts)
     return dice.choices(items, [counts[item] for item in items])[0]
 
 
-def commonest(counts: Counter[Item]) -> Item:
+def find_most_frequent(counts: Counter[Item]) -> Item:
     """Return the item with the largest count; of equal counts, the first in sorted order."""
     return min(counts, key=lambda item: (-counts[item], item))
 
 
-def workers_drawn(counts: Counter[int]) -> Rewriting:
-    """Return a change that draws the worker of each step; wording and access stay."""
+def redraw_workers(counts: Counter[int]) -> RewriteWorkflow:
+    """Return a change that draws the worker of each step; wording and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
-        return Workflow(tuple(replace(step, worker=drawn(counts, dice)) for step in workflow.steps))
+        return Workflow(tuple(replace(step, worker=draw_by_frequency(counts, dice)) for step in workflow.steps))
 
     return change
 
 
-def wording_drawn(counts: Counter[str]) -> Rewriting:
-    """Return a change that draws the subtask of each step; workers and access stay."""
+def redraw_subtasks(counts: Counter[str]) -> RewriteWorkflow:
+    """Return a change that draws the subtask of each step; workers and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
-        return Workflow(tuple(replace(step, subtask=drawn(counts, dice)) for step in workflow.steps))
+        return Workflow(tuple(replace(step, subtask=draw_by_frequency(counts, dice)) for step in workflow.steps))
 
     return change
 
 
-def worded(subtask: str) -> Rewriting:
-    """Return a change that gives every step the same subtask; workers and access stay."""
+def fix_subtask(subtask: str) -> RewriteWorkflow:
+    """Return a change that gives every step the same subtask; workers and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, subtask=subtask) for step in workflow.steps))
@@ -57,8 +58,8 @@ def worded(subtask: str) -> Rewriting:
     return change
 
 
-def seeing(access: Access) -> Rewriting:
-    """Return a change that gives every step after the first the same access; workers and wording stay."""
+def fix_access(access: Access) -> RewriteWorkflow:
+    """Return a change that gives every step after the first the same access; workers and wording are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         first, *others = workflow.steps
@@ -73,16 +74,16 @@ def seeing(access: Access) -> Rewriting:
     about="workers, wording or access no longer depend on the question: the policy's commonest, or drawn as often as "
     "the policy uses them; the other two stay as it wrote them",
 )
-def mechanism_isolation(habits: Habits) -> Sequence[WorkflowChange]:
+def mechanism_isolation(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:
     """Return two arms each for workers, wording and access; without workflows, return none."""
-    if not habits.workers:
+    if not statistics.workers:
         return []
-    worker, wording = commonest(habits.workers), commonest(habits.subtasks)
+    worker, wording = find_most_frequent(statistics.workers), find_most_frequent(statistics.subtasks)
     return [
-        WorkflowChange(f"workers: always {habits.names[worker]}, the commonest", all_to(worker)),
-        WorkflowChange("workers: drawn", workers_drawn(habits.workers)),
-        WorkflowChange(f"wording: always “{wording}”, the commonest", worded(wording)),
-        WorkflowChange("wording: drawn", wording_drawn(habits.subtasks)),
-        WorkflowChange("access: no step sees an earlier one", seeing("none")),
-        WorkflowChange("access: every step sees all earlier ones", seeing("all")),
+        WorkflowChange(f"workers: always {statistics.names[worker]}, the commonest", assign_all_steps(worker)),
+        WorkflowChange("workers: drawn", redraw_workers(statistics.workers)),
+        WorkflowChange(f"wording: always “{wording}”, the commonest", fix_subtask(wording)),
+        WorkflowChange("wording: drawn", redraw_subtasks(statistics.subtasks)),
+        WorkflowChange("access: no step sees an earlier one", fix_access("none")),
+        WorkflowChange("access: every step sees all earlier ones", fix_access("all")),
     ]

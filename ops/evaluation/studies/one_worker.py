@@ -1,4 +1,4 @@
-"""All steps to one worker: how much the choice among workers adds to workflows for a single worker."""
+"""All steps to one worker: this measures what the choice among workers adds to workflows for a single worker."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from ops.evaluation.study import Habits, Rewriting, WorkflowChange, intervention
+from ops.evaluation.study import RewriteWorkflow, WorkflowChange, WorkflowStatistics, intervention
 from ops.workflow.grammar import Workflow
 
 
-def all_to(worker: int) -> Rewriting:
-    """Return a change that assigns every step to the worker with this ordinal; wording and access stay."""
+def assign_all_steps(worker: int) -> RewriteWorkflow:
+    """Return a change that assigns every step to the worker with this ordinal; wording and access are unchanged."""
 
     def change(workflow: Workflow, dice: Random) -> Workflow:
         return Workflow(tuple(replace(step, worker=worker) for step in workflow.steps))
@@ -24,10 +24,10 @@ def all_to(worker: int) -> Rewriting:
     10,
     about="every step is given to one worker, each in turn; steps, subtasks and access stay as the policy wrote them",
 )
-def one_worker(habits: Habits) -> Sequence[WorkflowChange]:
+def one_worker(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:
     """Return one arm per worker; the best single worker is marked in the name of its arm."""
-    best = {habits.best: " (the best alone, by the mix)"}
+    best = {statistics.best_worker: " (the best alone, by the mix)"}
     return [
-        WorkflowChange(f"all to {name}{best.get(ordinal, '')}", all_to(ordinal))
-        for ordinal, name in enumerate(habits.names)
+        WorkflowChange(f"all to {name}{best.get(ordinal, '')}", assign_all_steps(ordinal))
+        for ordinal, name in enumerate(statistics.names)
     ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from ops.evaluation.study import Habits, WorkflowChange, intervention
+from ops.evaluation.study import WorkflowChange, WorkflowStatistics, intervention
 from ops.workflow.grammar import SOLVE_SUBTASK, Workflow
 
 
-def unworded(workflow: Workflow, dice: Random) -> Workflow:
-    """Replace every subtask by “Solve the problem.”; workers and access stay."""
+def remove_subtasks(workflow: Workflow, dice: Random) -> Workflow:
+    """Replace every subtask by “Solve the problem.”; workers and access are unchanged."""
     return workflow.without_subtasks()
 
 
@@ -19,6 +19,6 @@ def unworded(workflow: Workflow, dice: Random) -> Workflow:
     20,
     about=f"every worker receives “{SOLVE_SUBTASK}” instead of its subtask; the policy was trained with subtasks",
 )
-def without_subtasks_served(habits: Habits) -> Sequence[WorkflowChange]:
+def without_subtasks_served(statistics: WorkflowStatistics) -> Sequence[WorkflowChange]:
     """Return the arm that removes every subtask."""
-    return [WorkflowChange(f"every subtask “{SOLVE_SUBTASK}”", unworded)]
+    return [WorkflowChange(f"every subtask “{SOLVE_SUBTASK}”", remove_subtasks)]

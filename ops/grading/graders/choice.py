@@ -1,7 +1,7 @@
-"""Multiple choice: the letter that the response settles on.
+"""Multiple choice: find the letter that a response finally states.
 
-"Answer: X" outranks sentences, unless a later sentence retracts it; the last statement outranks earlier ones; a letter
-that is only mentioned counts if it is the only one.
+"Answer: X" has priority over sentences, unless a later sentence retracts it. The last statement has priority over
+earlier ones. A letter that is only mentioned counts if it is the only one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from ops.core.problem import Grade, Problem
 from ops.grading import extract, labels
-from ops.grading.answering import answering
+from ops.grading.answering import extract_answer_part
 from ops.grading.grader import Grader
 
-PROSE = 12_000
-"""Characters at the end of a response that are searched for sentences that affirm a letter."""
-SHORT = 400
-"""A response of at most this many characters may be only the answer."""
+PROSE_CHARACTERS = 12_000
+"""The number of characters at the end of a response that are searched for sentences that affirm a letter."""
+SHORT_RESPONSE_CHARACTERS = 400
+"""The maximum length in characters of a response that may consist only of the answer."""
 
 _WRAPPED = re.compile(
     r"\\(?:text(?:bf|rm|it|tt|sf|normal)?|math(?:rm|bf|it|sf|tt)|mbox|operatorname|underline|emph|bf|"
@@ -83,42 +83,49 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[*_\"'”’)]*\s+(?=[^\W\d_])")
 _FINISHED = re.compile(r"[.!][\s\"'”’)\]}$]*$")
 _NEXT_LINE = re.compile(r"\n(?!\s*(?:or|also|maybe|perhaps|possibly|alternatively)\b)", re.IGNORECASE)
 """The end of a line whose next line does not offer another letter beside one that is stated."""
-_ENOUGH_WORDS = 3
-"""A choice quoted with fewer of its first words must be quoted in full."""
+_MIN_QUOTED_WORDS = 3
+"""A choice that is quoted with fewer of its first words must be quoted in full."""
 
 
-class Reading(NamedTuple):
+class StatedLetter(NamedTuple):
     """A letter that the response states from `start` to `end`; "" if it hedges or denies.
 
-    It is `formal` in a form that is asked for, such as "Answer: C".
+    It `is_formal` if it has a form that is asked for, such as "Answer: C".
     """
 
     start: int
     end: int
     letter: str
-    formal: bool = False
+    is_formal: bool = False
 
 
-def extracted(problem: Problem, response: str) -> str:
+def find_answer(problem: Problem, response: str) -> str:
     """Return the letter in upper case; "" if there is none, or if several are offered as the answer."""
-    return _settled(problem, answering(response, lambda before: _settled(problem, before) is not None)) or ""
+    return (
+        _find_final_letter(
+            problem, extract_answer_part(response, lambda before: _find_final_letter(problem, before) is not None)
+        )
+        or ""
+    )
 
 
-def _settled(problem: Problem, answer: str) -> str | None:
-    """Return the letter that a text settles on; "" if it hedges or denies; None if it states nothing."""
-    letters, choices = offered(problem), problem.choices
-    if len(answer) <= SHORT and (letter := _equal_text(extract.without_html(answer), choices)):
+def _find_final_letter(problem: Problem, answer: str) -> str | None:
+    """Return the letter that a text finally states; "" if it hedges or denies; None if it states nothing."""
+    letters, choices = list_choice_letters(problem), problem.choices
+    if len(answer) <= SHORT_RESPONSE_CHARACTERS and (
+        letter := _letter_of_equal_choice(extract.remove_html(answer), choices)
+    ):
         return letter
-    text = _normalized(answer, choices)
-    readings = _readings(text, letters, choices)
-    if formal := [reading for reading in readings if reading.formal]:
-        return _corrected(text, formal[-1], readings)
+    text = _normalize(answer, choices)
+    readings = _find_stated_letters(text, letters, choices)
+    if formal := [reading for reading in readings if reading.is_formal]:
+        return _apply_corrections(text, formal[-1], readings)
     if readings:
         return readings[-1].letter
-    return _closing(_without_lists(text, letters)[0], letters, choices)
+    return _read_letter_of_last_line(_blank_out_lists(text, letters)[0], letters, choices)
 
 
-def judge(problem: Problem, answer: str) -> Grade:
+def grade_answer(problem: Problem, answer: str) -> Grade:
     """Compare the letter with the gold letter."""
     if not answer:
         return Grade(0.0, "", "no single letter found")
@@ -128,67 +135,72 @@ def judge(problem: Problem, answer: str) -> Grade:
     return Grade(0.0, answer, f"the answer is {gold}")
 
 
-def offered(problem: Problem) -> str:
-    """Return the letters of the choices; ten if the choices are only in the question's text."""
+def list_choice_letters(problem: Problem) -> str:
+    """Return the letters of the choices; ten letters if the choices are only in the question's text."""
     return string.ascii_uppercase[: len(problem.choices) or 10]
 
 
-def stated(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
+def read_stated_letter(line: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """Return the letter that an announced `line` states; "" if it hedges or denies; None if it names no choice."""
-    line = extract.without_phrase(line)
+    line = extract.remove_answer_phrase(line)
     if line.lower().startswith("also "):  # beside one that is stated before
         return ""
-    if letter := _equal_text(line, choices):
+    if letter := _letter_of_equal_choice(line, choices):
         return letter
-    line = _FORMULA.sub(r"(\1)", _unwrapped(line))
-    if labels.offers_several(line, letters) and not extract.CORRECTION.search(line):
+    line = _FORMULA.sub(r"(\1)", _unwrap_latex(line))
+    if labels.offers_several_labels(line, letters) and not extract.CORRECTION.search(line):
         return ""
-    groups = labels.groups(line, letters, everywhere=True)
+    groups = labels.find_letter_groups(line, letters, ignore_context=True)
     if not groups or not _OPENING.fullmatch(line, 0, groups[0].start):
         small = _SMALL.match(line)
-        if small and small[1].upper() in letters and not _ends_in_text(line, small.end(1), choices):
+        if small and small[1].upper() in letters and not _is_article_of_choice(line, small.end(1), choices):
             return small[1].upper()
     if groups and _OPENING.fullmatch(line, 0, groups[0].start):
-        return _leading(line, groups)
-    if quoted := _labelled_text(line, letters, choices) or _by_text(line, choices):
+        return _read_letter_at_start(line, groups)
+    if quoted := _letter_of_labelled_choice(line, letters, choices) or _letter_of_mentioned_choice(line, choices):
         return quoted
-    return _somewhere(labels.groups(line, letters)) or ("" if groups or _ABSENT.match(line) else None)
+    return _read_letter_inside(labels.find_letter_groups(line, letters)) or (
+        "" if groups or _ABSENT.match(line) else None
+    )
 
 
-def _normalized(text: str, choices: tuple[str, ...]) -> str:
-    return _without_quotations(_unwrapped(unicodedata.normalize("NFKC", extract.without_html(text))), choices)
+def _normalize(text: str, choices: tuple[str, ...]) -> str:
+    return _shorten_quotations(_unwrap_latex(unicodedata.normalize("NFKC", extract.remove_html(text))), choices)
 
 
-def _readings(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """Return what the text states about choices, in order; of formal statements and of announced sentences the last."""
-    readings: list[Reading] = []
-    statements = extract.statements(text)
+def _find_stated_letters(text: str, letters: str, choices: tuple[str, ...]) -> list[StatedLetter]:
+    """Return what the text states about choices, in order.
+
+    Only the last of the formal statements and the last of the announced sentences are included.
+    """
+    readings: list[StatedLetter] = []
+    statements = extract.find_statements(text)
     for formal in (True, False):
         stated_letters = [
-            Reading(each.start, each.end, letter, formal)
+            StatedLetter(each.start, each.end, letter, formal)
             for each in statements
-            if each.formal is formal and (letter := stated(each.text, letters, choices)) is not None
+            if each.is_formal is formal and (letter := read_stated_letter(each.text, letters, choices)) is not None
         ]
         readings += stated_letters[-1:]
         for earlier, last in pairwise(stated_letters[-2:]):
             if formal and earlier.letter != last.letter and _JOINED.fullmatch(text, earlier.end, last.start):
                 readings[-1] = last._replace(letter="")
-    prose, marked = _without_lists(text, letters)
-    readings += marked + _lines(prose, letters, choices) + _affirmed(prose, letters)
+    prose, marked = _blank_out_lists(text, letters)
+    readings += marked + _find_letter_lines(prose, letters, choices) + _find_affirmed_letters(prose, letters)
     return sorted(readings, key=lambda reading: reading.start)
 
 
-def _affirmed(text: str, letters: str) -> list[Reading]:
-    """Return the statements of sentences near the end of the text; two letters together give none."""
-    before = max(0, len(text) - PROSE)
+def _find_affirmed_letters(text: str, letters: str) -> list[StatedLetter]:
+    """Return the statements of sentences near the end of the text; two letters together state none."""
+    before = max(0, len(text) - PROSE_CHARACTERS)
     return [
-        Reading(before + group.start, before + group.end, group.letters if len(group.letters) == 1 else "")
-        for group in labels.groups(text[before:], letters)
+        StatedLetter(before + group.start, before + group.end, group.letters if len(group.letters) == 1 else "")
+        for group in labels.find_letter_groups(text[before:], letters)
         if group.stance == "affirmed"
     ]
 
 
-def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
+def _read_letter_at_start(line: str, groups: list[labels.LetterGroup]) -> str:
     """Return the letter of a line that begins with one."""
     first, later = groups[0], groups[1:]
     affirmed = [group.letters for group in later if group.stance == "affirmed"]
@@ -206,7 +218,7 @@ def _leading(line: str, groups: list[labels.LetterGroup]) -> str:
     return first.letters if len(first.letters) == 1 else ""
 
 
-def _somewhere(groups: list[labels.LetterGroup]) -> str | None:
+def _read_letter_inside(groups: list[labels.LetterGroup]) -> str | None:
     """Return the letter of a line that names letters, but not at its beginning."""
     affirmed = [group.letters for group in groups if group.stance == "affirmed"]
     if affirmed:
@@ -217,7 +229,7 @@ def _somewhere(groups: list[labels.LetterGroup]) -> str | None:
     return "" if groups and not named else None
 
 
-def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
+def _apply_corrections(text: str, formal: StatedLetter, readings: list[StatedLetter]) -> str:
     """Return the formal statement's letter, or that of a later sentence after words of retraction."""
     later = [
         reading
@@ -227,55 +239,59 @@ def _corrected(text: str, formal: Reading, readings: list[Reading]) -> str:
     if later:
         return later[-1].letter
     behind = _NEXT_LINE.split(text[formal.end : formal.end + 80], maxsplit=1)[0]
-    return "" if labels.offers_several(f"{formal.letter}{behind}", string.ascii_uppercase) else formal.letter
+    return "" if labels.offers_several_labels(f"{formal.letter}{behind}", string.ascii_uppercase) else formal.letter
 
 
-def _closing(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
+def _read_letter_of_last_line(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """Return the only letter that the last line names, or the only choice whose text its last sentence contains."""
     line = text.rstrip().rpartition("\n")[2]
-    if len(text) > SHORT and not _FINISHED.search(line):  # it is cut off
+    if len(text) > SHORT_RESPONSE_CHARACTERS and not _FINISHED.search(line):  # it is cut off
         return None
-    groups = labels.groups(line, letters)
+    groups = labels.find_letter_groups(line, letters)
     open_letters = {letter for group in groups if group.stance != "denied" for letter in group.letters}
     if len(open_letters) > 1:
         return ""
-    return _by_text(_SENTENCE_END.split(line)[-1], choices) or "".join(open_letters) or None
+    return _letter_of_mentioned_choice(_SENTENCE_END.split(line)[-1], choices) or "".join(open_letters) or None
 
 
 # ── lines and lists ──────────────────────────────────────────────────────────
 
 
-def _lines(text: str, letters: str, choices: tuple[str, ...]) -> list[Reading]:
-    """Return the lines that are only a letter, alone or with its choice: the first and the last one, and the only one.
+def _find_letter_lines(text: str, letters: str, choices: tuple[str, ...]) -> list[StatedLetter]:
+    """Return the lines that consist of a letter, with or without its choice: the first, the last, or the only one.
 
-    Of a text that consists of such lines alone, two different letters are a hedge.
+    If the text consists of such lines only, two different letters are a hedge.
     """
     spans = [match.span() for match in re.finditer(r"[^\n]+", text) if match[0].strip()]
-    lines = [_line(text, start, end, letters, choices) for start, end in spans]
+    lines = [_read_letter_line(text, start, end, letters, choices) for start, end in spans]
     alone = [reading for reading in lines[:1] + lines[1:][-1:] if reading is not None]
     if len(spans) > 1 and len(alone) == 2 and all(_LABEL_LINE.fullmatch(text[start:end]) for start, end in spans):
-        return [Reading(alone[0].start, alone[1].end, alone[0].letter if alone[0].letter == alone[1].letter else "")]
+        return [
+            StatedLetter(alone[0].start, alone[1].end, alone[0].letter if alone[0].letter == alone[1].letter else "")
+        ]
     named = [reading for reading in lines if reading is not None]
     return alone if alone or len({reading.letter for reading in named}) != 1 else named[-1:]
 
 
-def _line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...]) -> Reading | None:
-    match = _LABEL_LINE.fullmatch(_FORMULA.sub(r"(\1)", _unwrapped(text[start:end])))
+def _read_letter_line(text: str, start: int, end: int, letters: str, choices: tuple[str, ...]) -> StatedLetter | None:
+    match = _LABEL_LINE.fullmatch(_FORMULA.sub(r"(\1)", _unwrap_latex(text[start:end])))
     if match is None or (letter := match["letter"].upper()) not in letters:
         return None
     said = match["text"]
-    above = text[max(0, start - SHORT) : start].strip("\n ")
+    above = text[max(0, start - SHORT_RESPONSE_CHARACTERS) : start].strip("\n ")
     if above and match["letter"] == text[start:end].strip().lower() and not above.endswith((".", ":", "?")):
         return None  # a variable of a calculation
-    if said and (match["letter"].islower() or labels.groups(said, letters, everywhere=True)):
+    if said and (match["letter"].islower() or labels.find_letter_groups(said, letters, ignore_context=True)):
         return None
-    is_own = said and (said.strip(" .*_") == labels.QUOTED or _equal_text(said, choices) == letter)
+    is_own = said and (
+        said.strip(" .*_") == labels.CHOICE_PLACEHOLDER or _letter_of_equal_choice(said, choices) == letter
+    )
     if said and not is_own and (choices or not match["stop"]):
         return None
-    return Reading(start, end, letter)
+    return StatedLetter(start, end, letter)
 
 
-def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
+def _blank_out_lists(text: str, letters: str) -> tuple[str, list[StatedLetter]]:
     """Return the text with restated lists of choices blanked out, and the choice that each list marks, if any."""
     runs: list[list[re.Match[str]]] = []
     for item in _ITEM.finditer(text):
@@ -284,13 +300,13 @@ def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
             runs[-1].append(item)
         else:
             runs.append([item])
-    marked: list[Reading] = []
+    marked: list[StatedLetter] = []
     blanked: list[tuple[int, int]] = []
     for run in [run for run in runs if len(run) > 1][-20:]:
         signed = [item for item in run if _MARK.search(item["text"])]
         chosen = signed if len(signed) == 1 else [item for item in run if _BOLD.match(item[0])]
         if len(chosen) == 1 and chosen[0]["letter"] in letters:
-            marked.append(Reading(chosen[0].start(), chosen[0].end(), chosen[0]["letter"]))
+            marked.append(StatedLetter(chosen[0].start(), chosen[0].end(), chosen[0]["letter"]))
         start, end = run[0].start(), run[-1].end()
         blanked.append((start, end))
     for start, end in blanked:
@@ -301,12 +317,12 @@ def _without_lists(text: str, letters: str) -> tuple[str, list[Reading]]:
 # ── the choices' own texts ───────────────────────────────────────────────────
 
 
-def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
+def _shorten_quotations(text: str, choices: tuple[str, ...]) -> str:
     """Return the text with `(B) …` for each label beside its own choice's text.
 
     The text of a choice ("Not wrong", "both A and C") is not a statement about the choice.
     """
-    texts = [[word.casefold() for word in _WORD.findall(_unwrapped(choice))] for choice in choices]
+    texts = [[word.casefold() for word in _WORD.findall(_unwrap_latex(choice))] for choice in choices]
     pieces: list[str] = []
     position = 0
     for match in sorted((*_QUOTING.finditer(text), *_BEHIND.finditer(text)), key=lambda match: match.start("letter")):
@@ -316,14 +332,14 @@ def _without_quotations(text: str, choices: tuple[str, ...]) -> str:
             continue
         if len(choices[index].strip()) == 1 and not re.search(r"[).:]", match[0]):  # "A, B" names two letters
             continue
-        span = _quoted(text, match, texts[index])
+        span = _find_quotation(text, match, texts[index])
         if span and span[0] >= position:
-            pieces.append(f"{text[position : span[0]]}({letter}) {labels.QUOTED}")
+            pieces.append(f"{text[position : span[0]]}({letter}) {labels.CHOICE_PLACEHOLDER}")
             position = span[1]
     return "".join((*pieces, text[position:]))
 
 
-def _quoted(text: str, label: re.Match[str], words: list[str]) -> tuple[int, int] | None:
+def _find_quotation(text: str, label: re.Match[str], words: list[str]) -> tuple[int, int] | None:
     """Return the span of a label and its choice's text; None if the words differ or are too few."""
     room = 3 * sum(map(len, words)) + 8 * len(words) + 40
     if label.re is _BEHIND:
@@ -335,28 +351,28 @@ def _quoted(text: str, label: re.Match[str], words: list[str]) -> tuple[int, int
         if word[0].casefold() != wanted:
             break
         quoted.append(word)
-    return (label.start(), quoted[-1].end()) if len(quoted) >= min(len(words), _ENOUGH_WORDS) else None
+    return (label.start(), quoted[-1].end()) if len(quoted) >= min(len(words), _MIN_QUOTED_WORDS) else None
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap_latex(text: str) -> str:
     return _WRAPPED.sub(r"\1", _WRAPPED.sub(r"\1", text)) if "\\" in text else text
 
 
-def plain(text: str) -> str:
-    """Normalise case, spacing, punctuation and encoding of accents; keep minus signs."""
-    return _NOISE.sub(" ", unicodedata.normalize("NFKC", _unwrapped(text)).replace("−", "-").casefold()).strip()
+def normalize_text(text: str) -> str:
+    """Normalise case, spacing, punctuation and the encoding of accents; minus signs are kept."""
+    return _NOISE.sub(" ", unicodedata.normalize("NFKC", _unwrap_latex(text)).replace("−", "-").casefold()).strip()
 
 
-def _exact(text: str) -> str:
+def _normalize_spacing(text: str) -> str:
     """Normalise only case, spacing and a final stop, for choices that differ by punctuation."""
-    text = unicodedata.normalize("NFKC", _unwrapped(text)).replace("−", "-").casefold()
+    text = unicodedata.normalize("NFKC", _unwrap_latex(text)).replace("−", "-").casefold()
     return " ".join(text.split()).strip(' .*_$`"')
 
 
-def _equal_text(place: str, choices: tuple[str, ...]) -> str:
+def _letter_of_equal_choice(place: str, choices: tuple[str, ...]) -> str:
     """Return the letter of the only choice whose text is `place`; a choice that is itself a letter never matches."""
     is_letter = re.fullmatch(r"\W*[A-Za-z]\W*", place) is not None
-    for reading in (_exact,) if is_letter else (_exact, plain):
+    for reading in (_normalize_spacing,) if is_letter else (_normalize_spacing, normalize_text):
         wanted = reading(place)
         same = [
             index
@@ -368,24 +384,26 @@ def _equal_text(place: str, choices: tuple[str, ...]) -> str:
     return ""
 
 
-def _labelled_text(line: str, letters: str, choices: tuple[str, ...]) -> str:
-    """Return the letter of "A Paris", if a choice's whole text follows it."""
+def _letter_of_labelled_choice(line: str, letters: str, choices: tuple[str, ...]) -> str:
+    """Return the letter in "A Paris", if the whole text of a choice follows it; "" otherwise."""
     match = re.match(r"[\W_]*([A-Z])\s+(\S.*)", line)
-    return match[1] if match and match[1] in letters and _equal_text(match[2], choices) else ""
+    return match[1] if match and match[1] in letters and _letter_of_equal_choice(match[2], choices) else ""
 
 
-def _ends_in_text(line: str, position: int, choices: tuple[str, ...]) -> bool:
-    """Return whether the small letter before `position` is an article: "a cat, …"."""
-    return line[position : position + 1] == " " and bool(_by_text(line, choices))
+def _is_article_of_choice(line: str, position: int, choices: tuple[str, ...]) -> bool:
+    """Return whether the small letter before `position` is an article, as in "a cat, …"."""
+    return line[position : position + 1] == " " and bool(_letter_of_mentioned_choice(line, choices))
 
 
-def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
-    """Return the letter of the only choice that `place` contains and does not deny; a choice inside a longer one is
-    ignored."""
-    if letter := _equal_text(place, choices):
+def _letter_of_mentioned_choice(place: str, choices: tuple[str, ...]) -> str | None:
+    """Return the letter of the only choice that `place` contains and does not deny.
+
+    A choice inside a longer one is ignored.
+    """
+    if letter := _letter_of_equal_choice(place, choices):
         return letter
-    line = f" {plain(place[:4000])} "
-    mentions = [(index, plain(choice)) for index, choice in enumerate(choices) if plain(choice)]
+    line = f" {normalize_text(place[:4000])} "
+    mentions = [(index, normalize_text(choice)) for index, choice in enumerate(choices) if normalize_text(choice)]
     mentions = [(index, choice) for index, choice in mentions if len(choice) > 2 and f" {choice} " in line]
     longest = [(i, c) for i, c in mentions if not any(c != other and c in other for _, other in mentions)]
     spans = [(i, line.index(f" {c} ") + 1, len(c)) for i, c in longest]
@@ -393,11 +411,17 @@ def _by_text(place: str, choices: tuple[str, ...]) -> str | None:
     return string.ascii_uppercase[affirmed[0]] if len(affirmed) == 1 else None
 
 
-def _unreadable(problem: Problem) -> str:
-    letters = offered(problem)
+def _find_gold_error(problem: Problem) -> str:
+    letters = list_choice_letters(problem)
     if not problem.choices:
         return "there are no choices"
     return "" if problem.answer in [*letters] else f"no letter of {letters}"
 
 
-GRADER = Grader("choice", 'Finish with "Answer: X", X being the letter.', extracted, judge, unreadable=_unreadable)
+GRADER = Grader(
+    "choice",
+    'Finish with "Answer: X", X being the letter.',
+    find_answer,
+    grade_answer,
+    find_gold_error=_find_gold_error,
+)

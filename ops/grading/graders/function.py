@@ -1,12 +1,12 @@
-"""A user's Python function, run in the sandbox for each answer, as programs are.
+"""A user's Python function, which runs in the sandbox for each answer, as programs do.
 
-A function that fails gives no credit: an answer that makes it fail would otherwise be left out of every mean. One that
-always fails is found by the gold answers, which are graded before any worker is asked.
+A function that fails gives no credit, because an answer that makes it fail would otherwise be left out of every
+average. A function that always fails is found by the gold answers, which are graded before any worker is asked.
 
-A call has the time of `LIMITS["call"]`: 4 s of CPU time and 10 s by the clock, each times this machine's `slowness`. A
-function that does not end in it is stopped once, and the failure is final (`HANGS`). Whether it concerns this answer
-only is found by a second call, with the reference answer: if that ends, other answers are graded as before; if not, the
-function is called with no other answer until its source changes (`every_answer`).
+A call has the time of `LIMITS["call"]`: 4 s of CPU time and 10 s by the clock, each multiplied by this machine's
+slowness. A function that does not end in this time is stopped once, and the failure is final (`TIMED_OUT`). A second
+call, with the reference answer, shows whether only this answer is concerned: if it ends, other answers are graded as
+before; if not, the function is called with no other answer until its source changes (`key_for_any_answer`).
 """
 
 from __future__ import annotations
@@ -19,96 +19,106 @@ from typing import Any
 
 from ops.core.problem import Grade, Problem
 from ops.grading import sandbox
-from ops.grading.grader import HANGS, HANGS_ALWAYS, MAX_CHARACTERS, NOT_FINAL, Grader, OwnGrader, own_grader
-from ops.grading.graders.code import LIMITS, slowness
-from ops.grading.isolation import libraries
-from ops.grading.values import shortened
+from ops.grading.grader import (
+    MAX_CHARACTERS,
+    NOT_FINAL,
+    TIMED_OUT,
+    TIMED_OUT_ALWAYS,
+    CustomGrader,
+    Grader,
+    find_custom_grader,
+)
+from ops.grading.graders.code import LIMITS, measure_slowness
+from ops.grading.isolation import program_libraries
+from ops.grading.values import shorten
 
 _LOG = logging.getLogger(__name__)
 _OTHER_ANSWER = "0"
-"""The answer of the second call where the function hangs on the reference answer, or there is none."""
-_AT_ONCE = "def grade(problem, answer):\n    return 1\n"
-"""A function that ends at once, which shows whether the machine runs programs at all."""
-_ENDED: dict[str, bool] = {}
+"""The answer of the second call if the function timed out on the reference answer, or if there is none."""
+_TRIVIAL_FUNCTION = "def grade(problem, answer):\n    return 1\n"
+"""A function that ends immediately, which shows whether the machine runs programs at all."""
+_HAS_ENDED: dict[str, bool] = {}
 """Version of a function that was called in this process → whether any call of it ended."""
-_ASKING = threading.Lock()
+_PROBE_LOCK = threading.Lock()
 
 
-def judge(problem: Problem, answer: str) -> Grade:
+def grade_answer(problem: Problem, answer: str) -> Grade:
     """Call the function. An exception, a lack of time, or a value that is not a number from 0 to 1 scores 0."""
     if not answer:
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_CHARACTERS:
         return Grade(0.0, answer[:200], f"longer than {MAX_CHARACTERS} characters")
-    own = own_grader(problem)
-    ran = _run(problem, answer, own.function, own.source)
-    if ran.overran:
+    own = find_custom_grader(problem)
+    ran = _call_function(problem, answer, own.function, own.source)
+    if ran.has_timed_out:
         return Grade(
-            0.0, answer, f"the grader's function {own.function} failed: {_why_late(problem, answer, own, ran)}"
+            0.0, answer, f"the grader's function {own.function} failed: {_explain_timeout(problem, answer, own, ran)}"
         )
-    _ENDED[own.version] = True
-    score, why = _score(ran)
+    _HAS_ENDED[own.version] = True
+    score, why = _read_score(ran)
     if score is None:
         return Grade(0.0, answer, f"the grader's function {own.function} failed: {why}")
     return Grade(score, answer, f"{own.function} gave {score:g}")
 
 
-def every_answer(problem: Problem) -> tuple[Problem, str]:
-    """Return the key of the verdict on a function that hangs on every answer: its version, and no question."""
+def key_for_any_answer(problem: Problem) -> tuple[Problem, str]:
+    """Return the key of the verdict on a function that times out on every answer: its version, and no question."""
     names = ("id", "question", "answer", "subject", "level", "family", "source")
-    return replace(problem, split="test", choices=(), tests=(), hidden=None, **dict.fromkeys(names, "")), HANGS_ALWAYS
+    return replace(
+        problem, split="test", choices=(), tests=(), hidden=None, **dict.fromkeys(names, "")
+    ), TIMED_OUT_ALWAYS
 
 
-def _why_late(problem: Problem, answer: str, own: OwnGrader, ran: sandbox.SandboxResult) -> str:
-    """Return why the function did not end, after calls that tell the answer, the function and the machine apart."""
-    limits = _limits()
+def _explain_timeout(problem: Problem, answer: str, own: CustomGrader, ran: sandbox.SandboxResult) -> str:
+    """Return why the function did not end, after calls that distinguish the answer, the function and the machine."""
+    limits = _call_limits()
     in_memory = ran.seconds < min(limits.cpu_s, limits.wall_s)  # it was killed before any time was up
-    if in_memory or _run(problem, answer, "grade", _AT_ONCE).overran:
-        return f"{ran.why} ({NOT_FINAL}: a faster machine may say otherwise)"
-    what = f"{own.function} of {own.file} was stopped ({ran.why}) on the answer {shortened(answer)!r} to {problem.key}"
-    if _ends(problem, answer, own):
-        why = f"{what}; {HANGS} with this answer until its source changes. Other answers are graded"
+    if in_memory or _call_function(problem, answer, "grade", _TRIVIAL_FUNCTION).has_timed_out:
+        return f"{ran.error} ({NOT_FINAL}: a faster machine may say otherwise)"
+    what = f"{own.function} of {own.file} was stopped ({ran.error}) on the answer {shorten(answer)!r} to {problem.key}"
+    if _ends_on_another_answer(problem, answer, own):
+        why = f"{what}; {TIMED_OUT} with this answer until its source changes. Other answers are graded"
     else:
-        why = f"{what}, and on another answer, too; {HANGS_ALWAYS} until its source changes"
+        why = f"{what}, and on another answer, too; {TIMED_OUT_ALWAYS} until its source changes"
     _LOG.warning("the grader's function %s", why)
     return why
 
 
-def _ends(problem: Problem, answer: str, own: OwnGrader) -> bool:
+def _ends_on_another_answer(problem: Problem, answer: str, own: CustomGrader) -> bool:
     """Return whether the function ends on another answer; it is called once in a process to find out."""
-    with _ASKING:
-        if own.version not in _ENDED:
+    with _PROBE_LOCK:
+        if own.version not in _HAS_ENDED:
             other = problem.answer if problem.answer.strip() not in ("", answer.strip()) else _OTHER_ANSWER
-            _ENDED[own.version] = not _run(problem, other, own.function, own.source).overran
-        return _ENDED[own.version]
+            _HAS_ENDED[own.version] = not _call_function(problem, other, own.function, own.source).has_timed_out
+        return _HAS_ENDED[own.version]
 
 
-def _limits() -> sandbox.ProgramLimits:
-    return LIMITS["call"].times(slowness())
+def _call_limits() -> sandbox.ProgramLimits:
+    return LIMITS["call"].scale(measure_slowness())
 
 
-def _run(problem: Problem, answer: str, function: str, source: str) -> sandbox.SandboxResult:
+def _call_function(problem: Problem, answer: str, function: str, source: str) -> sandbox.SandboxResult:
     shown = {
         "id": problem.id, "question": problem.question, "answer": problem.answer, "choices": list(problem.choices),
         "subject": problem.subject, "level": problem.level,
     }  # fmt: skip
     call = f"{function}({shown!r}, {answer!r})"
-    return sandbox.run("call", source, [call], _limits(), chosen=libraries(problem.benchmark))
+    return sandbox.run("call", source, [call], _call_limits(), libraries=program_libraries(problem.benchmark))
 
 
-def _score(ran: sandbox.SandboxResult) -> tuple[float | None, str]:
-    """Return the score; None and the reason if there is none."""
+def _read_score(ran: sandbox.SandboxResult) -> tuple[float | None, str]:
+    """Return the score and ""; None and the reason if there is no score."""
     if ran.results is None or len(ran.results) != 1:
-        return None, ran.why or "ended without an answer"
+        return None, ran.error or "ended without an answer"
     [(status, value)] = ran.results
     if status != "ok":
         return None, str(value)
     if isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= 1:
         return float(value), ""
-    return None, f"it gave {_shown(value)}, not True, False or a number from 0 to 1"
+    return None, f"it gave {_describe_value(value)}, not True, False or a number from 0 to 1"
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     match value:
         case {"other": str(kind)}:
             return f"an object of type {kind[:40]}"
@@ -117,4 +127,12 @@ def _shown(value: Any) -> str:
     return f"{value!r:.60}"
 
 
-GRADER = Grader("function", judge=judge, gold="{}", needs_gold=False, runs=True, own=True, every_answer=every_answer)
+GRADER = Grader(
+    "function",
+    grade_answer=grade_answer,
+    gold_template="{}",
+    needs_gold=False,
+    runs_programs=True,
+    needs_settings=True,
+    key_for_any_answer=key_for_any_answer,
+)

@@ -1,4 +1,4 @@
-"""A user's question in any form, which no grader judges."""
+"""A user's question in any form, whose answers are not graded."""
 
 from __future__ import annotations
 

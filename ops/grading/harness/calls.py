@@ -1,12 +1,12 @@
-"""Tests of kind "call": expressions evaluated beside the program; their values are sent as plain data."""
+"""Run tests of kind "call": evaluate expressions in the program's module and send their values as plain data."""
 
 # ruff: noqa: BLE001
 # Any exception of a program is its verdict.
 
 from __future__ import annotations
 
-from ops.grading.harness.guard import guard, limit
-from ops.grading.harness.plain import blame, encode, module, quoted
+from ops.grading.harness.guard import install_guard, set_limits
+from ops.grading.harness.plain import describe_error, encode_value, make_module, quote_json
 
 TYPE_CHECKING = False  # `typing` would take 7 ms of every run
 if TYPE_CHECKING:
@@ -18,25 +18,25 @@ _PRELUDE = (
     "import collections, heapq, bisect, math, functools, itertools\n"
     "import string, re, random, operator\ndel pow\n"
 )
-"""The imports that a `class Solution` may assume, as on the site of its statement."""
+"""The imports that a `class Solution` may rely on, as on the contest site."""
 
 
 def run(job: dict[str, Any]) -> str:
-    """Evaluate every call in one copy of the program; stop at the first that fails."""
-    limit(job, job["cpu_s"])
-    guard(job)
-    names = module("solution").__dict__
+    """Evaluate every call in one copy of the program; stop at the first one that fails."""
+    set_limits(job, job["cpu_s"])
+    install_guard(job)
+    names = make_module("solution").__dict__
     results = []
     try:
         if "class Solution" in job["program"]:
             exec(_PRELUDE, names)
         exec(compile(job["program"], "program.py", "exec", dont_inherit=True), names)
     except BaseException as error:  # SystemExit too: a program that exits has not answered
-        return f'[["error", {quoted(blame(error))}]]'
+        return f'[["error", {quote_json(describe_error(error))}]]'
     for expression in job["tests"]:
         try:
-            results.append(f'["ok", {encode(eval(expression, names))}]')
+            results.append(f'["ok", {encode_value(eval(expression, names))}]')
         except BaseException as error:  # as above
-            results.append(f'["error", {quoted(blame(error))}]')
+            results.append(f'["error", {quote_json(describe_error(error))}]')
             break
     return "[" + ", ".join(results) + "]"

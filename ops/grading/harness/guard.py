@@ -1,4 +1,4 @@
-"""Limits of a program: the kernel's limits, and a hook that refuses actions that no honest answer needs."""
+"""The limits of a program: the kernel's limits, and an audit hook that refuses actions that no honest answer needs."""
 
 # ruff: noqa: PTH108, PTH109
 # pathlib would cost milliseconds of every run.
@@ -30,8 +30,8 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def limit(job: dict[str, Any], cpu_s: float) -> None:
-    """Set this process's limits. Limits that the kernel does not support are skipped."""
+def set_limits(job: dict[str, Any], cpu_s: float) -> None:
+    """Set the kernel's limits of this process. Limits that the kernel does not support are skipped."""
     whole = int(cpu_s) + (cpu_s % 1 > 0)
     for name, soft, hard in (
         ("RLIMIT_CPU", whole, whole + 1),
@@ -53,8 +53,8 @@ def limit(job: dict[str, Any], cpu_s: float) -> None:
             continue
 
 
-def guard(job: dict[str, Any]) -> None:
-    """Refuse actions that no honest answer needs: the network, signals, many processes, files elsewhere.
+def install_guard(job: dict[str, Any]) -> None:
+    """Install an audit hook that refuses the network, signals, many processes, and files elsewhere.
 
     An audit hook cannot be removed, and it also works where the kernel's limits do not (for root). It stops accidents
     and simple attacks; bubblewrap stops the rest.
@@ -97,8 +97,8 @@ def guard(job: dict[str, Any]) -> None:
     sys.addaudithook(hook)
 
 
-def silence() -> None:
-    """Make the input empty, and print into an unnamed file, because the file limit bounds the printed text."""
+def redirect_standard_streams() -> None:
+    """Make the input empty, and redirect printed text to an unnamed file, so that the file limit bounds it."""
     null = os.open(os.devnull, os.O_RDWR)
     noise = os.open("noise", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     os.unlink("noise")

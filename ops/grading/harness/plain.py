@@ -1,4 +1,4 @@
-"""A program's values as plain data, and its errors as one line."""
+"""Convert a program's values to plain data, and its errors to one line."""
 
 # ruff: noqa: BLE001
 # Any exception of a program is its verdict.
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-quoted = _json.encode_basestring_ascii
-"""A text as a JSON string."""
+quote_json = _json.encode_basestring_ascii
+"""Returns a text as a JSON string."""
 
 
-def encode(value: Any, depth: int = 0) -> str:
-    """Return `value` as JSON with tags for types that JSON lacks; tuples are arrays, as the test's author wrote them.
+def encode_value(value: Any, depth: int = 0) -> str:
+    """Return `value` as JSON, with tags for types that JSON lacks; tuples are arrays, as the test's author wrote them.
 
-    For a subclass of a plain type the plain type's own methods read the value: a `Counter` is a dict, and an overridden
-    `__eq__`, `__repr__` or `items` is not called.
+    For a subclass of a plain type, the plain type's own methods read the value: a `Counter` is a dict, and an
+    overridden `__eq__`, `__repr__` or `items` is not called.
     """
     if depth > 100:
         raise RecursionError("nested too deeply to report")
@@ -31,7 +31,7 @@ def encode(value: Any, depth: int = 0) -> str:
         case None | True | False:
             return {None: "null", True: "true", False: "false"}[value]
         case str():
-            return quoted(str.__str__(value))
+            return quote_json(str.__str__(value))
         case int():
             whole = int.__int__(value)
             return int.__repr__(whole) if -(10**15) < whole < 10**15 else f'{{"int": "{whole:#x}"}}'
@@ -39,39 +39,40 @@ def encode(value: Any, depth: int = 0) -> str:
             text = float.__repr__(value)
             return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
         case list():
-            return _array(list.__iter__(value), depth)
+            return _encode_array(list.__iter__(value), depth)
         case tuple():
-            return _array(tuple.__iter__(value), depth)
+            return _encode_array(tuple.__iter__(value), depth)
         case dict():
-            pairs = (f"[{encode(k, depth + 1)}, {encode(v, depth + 1)}]" for k, v in dict.items(value))
+            pairs = (f"[{encode_value(k, depth + 1)}, {encode_value(v, depth + 1)}]" for k, v in dict.items(value))
             return '{"dict": [' + ", ".join(pairs) + "]}"
         case set():
-            return f'{{"set": {_array(set.__iter__(value), depth)}}}'
+            return f'{{"set": {_encode_array(set.__iter__(value), depth)}}}'
         case frozenset():
-            return f'{{"set": {_array(frozenset.__iter__(value), depth)}}}'
+            return f'{{"set": {_encode_array(frozenset.__iter__(value), depth)}}}'
         case bytes():
             return f'{{"bytes": "{bytes.hex(value)}"}}'
         case bytearray():
             return f'{{"bytes": "{bytearray.hex(value)}"}}'
         case complex():
-            return f'{{"complex": [{encode(complex.real.__get__(value))}, {encode(complex.imag.__get__(value))}]}}'
-    return _encode_of_library(value, depth)
+            real, imaginary = complex.real.__get__(value), complex.imag.__get__(value)
+            return f'{{"complex": [{encode_value(real)}, {encode_value(imaginary)}]}}'
+    return _encode_library_value(value, depth)
 
 
-def _array(items: Iterator[Any], depth: int) -> str:
-    return "[" + ", ".join(encode(item, depth + 1) for item in items) + "]"
+def _encode_array(items: Iterator[Any], depth: int) -> str:
+    return "[" + ", ".join(encode_value(item, depth + 1) for item in items) + "]"
 
 
-def _encode_of_library(value: Any, depth: int) -> str:
+def _encode_library_value(value: Any, depth: int) -> str:
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("numpy", "pandas", "array") and callable(getattr(kind, "tolist", None)):
-        return encode(value.tolist(), depth + 1)
+        return encode_value(value.tolist(), depth + 1)
     if (kind.__module__, kind.__name__) in (("fractions", "Fraction"), ("decimal", "Decimal")):
-        return encode(float(value))
-    return f'{{"other": {quoted(type.__dict__["__name__"].__get__(kind))}}}'
+        return encode_value(float(value))
+    return f'{{"other": {quote_json(type.__dict__["__name__"].__get__(kind))}}}'
 
 
-def blame(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return one short line about `error`, whose own `__str__` may misbehave."""
     try:
         text = str(error)
@@ -80,8 +81,8 @@ def blame(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:200]
 
 
-def module(name: str) -> ModuleType:
-    """Return a new module, found by `name` for dataclasses and pickles."""
+def make_module(name: str) -> ModuleType:
+    """Return a new module, which dataclasses and pickles find by `name`."""
     made = type(sys)(name)
     vars(made)["__builtins__"] = builtins  # the shared builtins, not this module's own
     sys.modules[name] = made

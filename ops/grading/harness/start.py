@@ -1,6 +1,6 @@
-"""Start and end of the sandbox's interpreter: descriptors, the job, the report.
+"""Start and end the sandbox's interpreter: descriptors, the job, the report.
 
-Without bubblewrap, the kernel's own rules for files, TCP and signals confine it (Landlock, since Linux 5.13).
+Without bubblewrap, the kernel's own rules for files, TCP and signals restrict it (Landlock, since Linux 5.13).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import struct
 import sys
 
-from ops.grading.harness.guard import DEVICES, silence
+from ops.grading.harness.guard import DEVICES, redirect_standard_streams
 
 TYPE_CHECKING = False  # `typing` would take 7 ms of every run
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _NO_NEW_PRIVILEGES, _SECCOMP = 38, 22
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
-_READS = _EXECUTE | _READ_FILE | _READ_FOLDER
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+_READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_FOLDER
 _FIRST_RIGHTS = (1 << 13) - 1
 _RIGHTS_SINCE = {2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL}
 """Version → the right over files that it added: to move between folders, to truncate, to control devices."""
@@ -38,11 +38,10 @@ _SCOPES_SINCE, _SCOPES = 6, 0b11
 """Abstract UNIX sockets and signals reach only the program's own processes; so does `ptrace`, in every version."""
 
 
-def confine(job: dict[str, Any]) -> None:
-    """Remove every capability, and access to user namespaces, other places and TCP.
+def restrict_process(job: dict[str, Any]) -> None:
+    """Remove every capability of this process, and its access to user namespaces, other paths and TCP.
 
-    This holds for this process and its children. A kernel without Landlock, or with an older version, restricts what it
-    can.
+    This also holds for its children. A kernel without Landlock, or with an older version, restricts what it can.
     """
     import ctypes
 
@@ -64,21 +63,21 @@ def confine(job: dict[str, Any]) -> None:
     rules = libc.syscall(word(_CREATE), struct.pack("=QQQ", files, network, scopes), word(24), nothing)
     if rules < 0:
         return
-    for place, rights in _places(job):
+    for place, rights in _list_allowed_paths(job):
         try:
             opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
         except OSError:  # not on this machine
             continue
-        allowed = rights & files & (-1 if os.path.isdir(place) else _OF_FILES)
+        allowed = rights & files & (-1 if os.path.isdir(place) else _FILE_RIGHTS)
         libc.syscall(word(_ADD), word(rules), word(1), struct.pack("=Qi", allowed, opened), nothing)
         os.close(opened)
     libc.syscall(word(_RESTRICT), word(rules), nothing)
     os.close(rules)
 
 
-def _places(job: dict[str, Any]) -> Iterator[tuple[str, int]]:
+def _list_allowed_paths(job: dict[str, Any]) -> Iterator[tuple[str, int]]:
     for place in (*job["shown"], "/proc"):
-        yield place, _READS
+        yield place, _READ_RIGHTS
     for device in DEVICES:
         yield device, _READ_FILE | _WRITE_FILE
     yield os.getcwd(), ~_IOCTL
@@ -87,11 +86,11 @@ def _places(job: dict[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def main(run: Callable[[Job], str], job: Job) -> None:
-    """Close stdin and stdout to the program, run the job, report after its nonce, leave at once."""
+    """Detach stdin and stdout from the program, run the job, write the report after its nonce, and exit at once."""
     report = os.dup(1)
-    silence()
+    redirect_standard_streams()
     if not job["walled"]:
-        confine(job)
+        restrict_process(job)
     sys.path.extend(job["path"])
     sys.argv = ["program.py"]
     for name in ("exit", "quit"):  # site's, which -S leaves out

@@ -41,6 +41,5 @@ def _absent(evidence: Evidence) -> list[list[str]]:
         if name not in evidence.experiments
     ]
     return here + [
-        [f"{name.replace('_', ' ')} (trains another policy)", f"podium study {name}"]
-        for name in evidence.retrained
+        [f"{name.replace('_', ' ')} (trains another policy)", f"podium study {name}"] for name in evidence.retrained
     ]

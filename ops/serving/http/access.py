@@ -1,4 +1,4 @@
-"""Access control: tokens from the environment; without tokens only this machine is answered."""
+"""Access control by tokens from the environment. Without tokens, only requests from this machine are answered."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from ops.core.errors import ConfigError
 from ops.serving.openai.errors import ApiError
 
 TOKENS = "PODIUM_SERVE_TOKENS"
-"""The environment variable with the tokens, separated by commas; several allow replacing one."""
+"""The environment variable that holds the tokens, separated by commas. Several tokens allow one to be replaced without
+an interruption."""
 LEAST = 16
-"""Minimum length of a token in characters."""
+"""The minimum length of a token in characters."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """The tokens, one of which a request must have; without any only requests from this machine are allowed."""
+    """The tokens, of which a request must have one. Without any token, only requests from this machine are allowed."""
 
     tokens: tuple[bytes, ...]
 
     @classmethod
     def of(cls, host: str) -> Access:
-        """Read the tokens of the environment for a server that listens on `host`.
+        """Read the tokens from the environment, for a server that listens on `host`.
 
-        Raises `ConfigError` for a short token, and for a server without tokens that other machines can reach.
+        Raises `ConfigError` for a token that is too short, and for a server without tokens that other machines can
+        reach.
         """
         tokens = tuple(token.encode() for part in os.environ.get(TOKENS, "").split(",") if (token := part.strip()))
         make = f"Set it to a secret: export {TOKENS}=$(openssl rand -hex 32)"
@@ -60,7 +62,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether the address is reachable only from this machine."""
+    """Return whether the address can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Admission: how many requests are processed at once, how many wait, and which are refused."""
+"""Admission control: how many requests are processed at the same time, how many wait, and which are refused."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from ops.serving.openai.errors import crowded, not_ready
 
 _MEMORY = 50
-"""Number of recent requests over which the mean duration is taken."""
+"""The mean duration is taken over this many recent requests."""
 
 
 class Admission:
-    """Places for `at_once` requests and a first-in, first-out queue for `waiting` more."""
+    """Admits `at_once` requests at a time, and lets `waiting` more wait in the order of their arrival."""
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._places, self._at_once, self._most_waiting = asyncio.Semaphore(at_once), at_once, waiting
@@ -28,7 +28,8 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def place(self) -> AsyncIterator[float]:
-        """Hold a place, after waiting for it; gives the seconds of waiting. Raises `Failure`."""
+        """Wait until the request is admitted, and keep its place during the block. Yields the seconds of waiting.
+        Raises `ApiError` if the queue is full or the server is ending."""
         if self.closing:
             raise not_ready("the server is about to end", 5)
         if self._places.locked() and self.waiting >= self._most_waiting:
@@ -54,12 +55,11 @@ class Admission:
 
     @property
     def retry_after_s(self) -> float:
-        """Return the expected seconds until the waiting requests have begun."""
+        """Return in how many seconds the waiting requests will have begun, as far as can be expected."""
         return self._mean_s * (self.waiting + 1) / self._at_once
 
     async def empty(self, seconds: float) -> bool:
-        """Admit no further request and wait until all have ended; return whether they ended within that many
-        seconds."""
+        """Admit no further request, and wait until all have ended. Return whether they did within that many seconds."""
         self.closing = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

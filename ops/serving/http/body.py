@@ -1,4 +1,4 @@
-"""Read a request's body, which must be valid JSON in valid Unicode, and detect that its client disconnects."""
+"""Read the body of a request, which must be valid JSON in valid Unicode, and notice when its client disconnects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def read_body(request: Request) -> Mapping[str, Any]:
-    """The JSON object of a request. Raises `ApiError` and `RequestError`."""
+    """Return the JSON object in the body of a request. Raises `ApiError` and `RequestError`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # a page of another origin cannot send it without a preflight request
         words = f"the content type is {kind or 'missing'}: send application/json"
@@ -40,7 +40,7 @@ async def read_body(request: Request) -> Mapping[str, Any]:
 async def cancelled_if_gone(request: Request) -> AsyncIterator[None]:
     """Cancel the block when the client disconnects. Raises `ClientDisconnect`.
 
-    The body must have been read: the next event is the end of the connection.
+    The body must have been read before, so that the next event of the connection is its end.
     """
     scope = asyncio.timeout(None)  # it expires when the client disconnects
 

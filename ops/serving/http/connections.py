@@ -24,19 +24,21 @@ from ops.serving.openai.errors import ApiError
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 75
-"""Seconds that an idle connection stays open: longer than proxies and clients keep theirs open, because otherwise they
-would send a request on a connection that is being closed."""
+"""The seconds for which an idle connection stays open. This is longer than proxies and clients keep theirs open;
+otherwise they would send requests on connections that are being closed."""
 MOST = 20_000
-"""Maximum number of connections, regardless of the limit of open files."""
+"""The maximum number of connections, even if the limit of open files allows more."""
 RESERVED_FILES = 256
-"""Open files reserved for everything else: cache, ledger, connections to workers, sockets being accepted."""
+"""How many open files are reserved for everything else: cache, ledger, connections to workers, sockets being accepted.
+"""
 LEAST_FILES = 256
-"""Open files without which a server could not answer every request that it accepts."""
+"""With fewer open files than this, a server could not answer every request that it accepts."""
 ACCEPTED_TOGETHER = 16
-"""Sockets that asyncio accepts before it closes others: far fewer than the reserved files."""
+"""How many sockets asyncio accepts before it closes others. It is far smaller than the number of reserved files."""
 QUEUED = 2048
-"""Connections that the kernel holds until they are accepted."""
+"""How many connections the kernel holds until they are accepted."""
 SAID_AGAIN_S = 60.0
+"""The minimum number of seconds between two warnings about the same problem."""
 
 Phase = Literal["new", "idle", "body", "working"]
 """A connection's phase: waiting for its first request, another request, the rest of a body, or the response."""
@@ -59,15 +61,15 @@ class ConnectionLimits:
         return sum(map(len, self._phases.values()))
 
     def move(self, connection: LimitedConnection, before: Phase | None, after: Phase | None) -> None:
-        """Count a connection in its next phase."""
+        """Count a connection in its new phase, and no longer in the phase `before`."""
         if before is not None:
             self._phases[before].pop(connection, None)
         if after is not None:
             self._phases[after][connection] = None
 
     def make_room(self) -> bool:
-        """Make room for the newest connection: close those that have waited longest without a complete request, first
-        those that never sent one.
+        """Close connections to make room for the newest: those that have waited longest without a complete request, and
+        among them first those that never sent one.
 
         Returns whether that was possible.
         """
@@ -81,14 +83,14 @@ class ConnectionLimits:
         return self.open <= self.most
 
     def warn(self, problem: str) -> None:
-        """Log a problem that may occur thousands of times in a row once a minute."""
+        """Log a problem that may occur thousands of times in a row, at most once a minute."""
         self._unsaid += 1
         if time.monotonic() - self._said_at >= SAID_AGAIN_S:
             log.warning("%s (%d times since the last warning)", problem, self._unsaid)
             self._said_at, self._unsaid = time.monotonic(), 0
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handle an error of the event loop: sockets that cannot be accepted cause a warning without a traceback."""
+        """Handle an error of the event loop. Sockets that cannot be accepted lead to a warning without a traceback."""
         if isinstance(error := context.get("exception"), OSError) and "socket.accept" in str(context.get("message")):
             self.warn(f"a connection could not be accepted ({error})")
         else:
@@ -96,7 +98,7 @@ class ConnectionLimits:
 
 
 class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection that ends if the client takes too long over a request."""
+    """A connection that is closed if the client takes too long to send a request."""
 
     def __init__(self, limits: ConnectionLimits, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
@@ -131,7 +133,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_lost(exc)
 
     def end(self, failure: ApiError | None = None) -> None:
-        """Close the connection, with an error if no response has begun."""
+        """Close the connection, after an error response if no response has begun."""
         self._enter(None)
         if self.transport.is_closing():
             return

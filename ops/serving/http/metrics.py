@@ -15,7 +15,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """One server's counters, in their own registry."""
+    """The counters of one server, in a registry of their own."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -47,7 +47,7 @@ class Metrics:
         self.traces_waiting = Gauge("podium_traces_waiting", "Traces that are not stored yet.", registry=own)
 
     def answered(self, answer: Answer) -> None:
-        """Count one request's result, calls and fallbacks."""
+        """Count the result of one request with its calls and fallbacks."""
         self._answers.labels(answer.status).inc()
         for part in ("writing", "working"):
             self._parts.labels(part).observe(getattr(answer, f"{part}_s"))
@@ -66,11 +66,11 @@ class Metrics:
                 self._failures.labels(fallback.worker, fallback.reason).inc()
 
     def waited(self, seconds: float) -> None:
-        """Record that a request was admitted after that many seconds."""
+        """Record how many seconds a request waited before it was admitted."""
         self._parts.labels("waiting").observe(seconds)
 
     def written(self, size: int) -> None:
-        """Record the size of a batch; from any thread."""
+        """Record the size of a batch. It may be called from any thread."""
         self._batch.observe(size)
 
     def swapped(self, swap: Swap, version: str) -> None:
@@ -81,12 +81,12 @@ class Metrics:
             self._champion.labels(version).set(1)
 
     def watch(self, in_flight: Callable[[], float], waiting: Callable[[], float]) -> None:
-        """Read these gauges at every scrape."""
+        """Register functions that give the numbers of requests in flight and waiting; each scrape calls them."""
         self.in_flight.set_function(in_flight)
         self.waiting.set_function(waiting)
 
     def page(self) -> tuple[bytes, str]:
-        """Return the page and its content type."""
+        """Return the page of metrics and its content type."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -1,4 +1,5 @@
-"""The outermost application: request ids, access, limits of bodies, counters, and errors in OpenAI's shape."""
+"""The outermost layer of the application: request ids, access control, limits of bodies, counters, and errors in
+OpenAI's format."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 REQUEST_ID = "x-request-id"
 OPEN = ("/health",)
-"""Routes that need no token: they only report whether the server answers."""
+"""Routes that need no token, because they only report whether the server answers."""
 ROUTES = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/models", "/health", "/metrics"})
-"""Routes that are counted by name; other paths must not create a label each."""
+"""Routes that are counted by name. All other paths share one label, so that clients cannot create labels."""
 CLIENT_GONE = 499
-"""The status that is counted where the client disconnected before the end of its response."""
+"""The status under which a request is counted whose client disconnected before the end of its response."""
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -39,7 +40,7 @@ arrived: ContextVar[float] = ContextVar("arrived", default=0.0)
 
 
 class RequestMiddleware:
-    """Wraps the application."""
+    """Wraps the application with everything that all routes share."""
 
     def __init__(self, app: ASGIApp, access: Access, metrics: Metrics, settings: Serving) -> None:
         self._app, self._access, self._metrics = app, access, metrics
@@ -85,7 +86,8 @@ class RequestMiddleware:
             self._metrics.seconds.labels(route).observe(time.monotonic() - began)
 
     def hold(self, size: int) -> None:
-        """Count bytes of a body that stay in memory until its request ends. Raises `ApiError`."""
+        """Count bytes of a body that stay in memory until its request ends. Raises `ApiError` if all bodies together
+        are too large."""
         if self._held + size > self._most_held:
             words = f"all requests together have more than {self._most_held} bytes (held_bytes): ask again later"
             raise ApiError(429, "rate_limit_error", "rate_limit_exceeded", words, headers={"retry-after": "1"})
@@ -121,7 +123,7 @@ class _Body:
 
 
 async def error_response(request: Request, error: Exception) -> Response:
-    """The response to any exception; an unexpected one is logged."""
+    """Return the response to any exception. An unexpected one is logged."""
     if isinstance(error, ClientDisconnect):
         return Response(status_code=CLIENT_GONE)  # the client is gone
     own = request_id.get()

@@ -1,4 +1,4 @@
-"""OpenAI's routes: read a request, admit it, answer it at once or as a stream, and keep a trace."""
+"""The routes of OpenAI's API: read a request, admit it, answer it at once or as a stream, and store a trace."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 
 Work = Callable[[], Coroutine[Any, Any, Answer]]
 ENDS = ("answered", "not_run")
-"""Statuses with an answer."""
+"""The statuses that have an answer."""
 
 
 class RequestRecord(NamedTuple):
-    """A finished request as it is traced; times in seconds since the epoch."""
+    """A finished request, as it is traced. Times are seconds since the epoch."""
 
     request: str
-    """The request's id."""
+    """The id of the request."""
     route: str
     answer: Answer
     texts: bool
-    """False: the client does not want its texts stored."""
+    """Whether the trace may hold the texts of the request; False if the client does not want them stored."""
     arrived: float
     ended: float
 
 
 class Traces(Protocol):
-    """The destination of traces."""
+    """A destination of traces."""
 
     def keep(self, record: RequestRecord) -> None:
-        """Store a trace of the request later; does not wait for the store."""
+        """Store a trace of the request later, without waiting for the store."""
         ...
 
 
 class Shape(Protocol):
-    """How a route writes its responses."""
+    """Writes the responses of one route in OpenAI's format, whole or as the events of a stream."""
 
     @property
     def done(self) -> str | None: ...
@@ -72,7 +72,7 @@ class Shape(Protocol):
 
 @dataclass
 class Routes:
-    """The endpoints of one engine. `traces`: None if no traces are kept."""
+    """The endpoints of one engine. `traces` is None if no traces are stored."""
 
     engine: ServingEngine
     admission: Admission
@@ -80,24 +80,28 @@ class Routes:
     traces: Traces | None
 
     async def chat_completions(self, request: Request) -> Response:
+        """Answer `POST /v1/chat/completions`."""
         api_request = chat.read(await read_body(request))
         return await self._respond(request, api_request, chat.ChatShape(api_request))
 
     async def responses(self, request: Request) -> Response:
+        """Answer `POST /v1/responses`."""
         api_request = responses.read(await read_body(request))
         return await self._respond(request, api_request, responses.ResponseShape(api_request))
 
     async def models(self, request: Request) -> Response:
+        """Answer `GET /v1/models`, the list with the one model."""
         return JSONResponse({"object": "list", "data": [self._model()]})
 
     async def model(self, request: Request) -> Response:
+        """Answer `GET /v1/models/NAME`."""
         if request.path_params["name"] != MODEL:
             words = f"{request.path_params['name']!r} is not served here"
             raise ApiError(404, "invalid_request_error", "model_not_found", words, "model")
         return JSONResponse(self._model())
 
     async def health(self, request: Request) -> Response:
-        """200 when requests are answered, else 503 with the reason."""
+        """Return status 200 if requests are answered, otherwise 503 with the reason."""
         status = "ready"
         if self.admission.closing:
             status = "ending"
@@ -109,6 +113,7 @@ class Routes:
         return JSONResponse({"status": status}, 200 if ready else 503, headers=None if ready else {"retry-after": "2"})
 
     async def prometheus(self, request: Request) -> Response:
+        """Answer `GET /metrics`."""
         page, kind = self.metrics.page()
         return Response(page, headers={"content-type": kind})
 
@@ -135,7 +140,7 @@ class Routes:
         return _Stream(events, self.admission, served)
 
     def keep(self, route: str, answer: Answer, *, texts: bool) -> None:
-        """Trace the finished request of this task, unless traces are off for it."""
+        """Store a trace of the finished request of this task, unless its client has switched traces off."""
         if self.traces is not None and random.random() < self.engine.settings.traced_share:
             self.traces.keep(RequestRecord(request_id.get(), route, answer, texts, arrived.get(), time.time()))
 

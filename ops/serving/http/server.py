@@ -1,4 +1,5 @@
-"""The application (middleware and the routes of OpenAI) and its server, which completes requests in flight."""
+"""The application (the middleware and OpenAI's routes) and its server, which finishes requests in flight before it
+ends."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ from ops.serving.http.middleware import ERROR_HANDLERS, RequestMiddleware
 from ops.serving.http.routes import Routes, Traces
 
 GRACE_S = 5
-"""Seconds after the drain until the remaining requests are cut off."""
+"""The seconds after which requests that are still in flight are cut off, counted from the end of the drain time."""
 
 
 class ServingApp:
-    """The parts of one server; uvicorn runs `asgi`."""
+    """The parts of one server. uvicorn runs its attribute `asgi`."""
 
     def __init__(
         self, workspace: Workspace, settings: Serving, source: Source, access: Access, *, traces: Traces | None = None
@@ -131,9 +132,10 @@ class _Server(uvicorn.Server):
 
 
 def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] = lambda: None) -> None:
-    """Answer until a signal. `port` 0: any that is free. `when_loaded` is called once, with the first version.
+    """Serve until a signal arrives. With `port` 0, any free port is used. `when_loaded` is called once, with the first
+    version.
 
-    Raises `PodiumError` where the process may open too few files or the port is taken, and where the champion cannot be
+    Raises `PodiumError` if the process may open too few files, if the port is in use, or if the champion cannot be
     loaded at the start.
     """
     if (open_files := raise_open_files()) < LEAST_FILES:

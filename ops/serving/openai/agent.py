@@ -1,5 +1,5 @@
-"""Requests to an agent logged in MLflow (`mlflow/agent.py`), which have their options in `custom_inputs` and get the
-account of the answer in `custom_outputs`."""
+"""Requests to an agent that is logged in MLflow (`mlflow/agent.py`). Their options are in `custom_inputs`, and the
+account of the answer is returned in `custom_outputs`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ops.workflow.trace import StepTrace
 
 
 class Exchange:
-    """A valid request, and its response."""
+    """A valid request to the agent, and its response."""
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         """Read a request. Raises `RequestError`."""
@@ -23,7 +23,7 @@ class Exchange:
         self.problem, self.options = read_agent(request)
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response; its text is the reason where there is no answer. `custom_outputs` hold the whole account."""
+        """Return the response. Without an answer, its text is the reason. `custom_outputs` hold the whole account."""
         outputs = answer.account(texts=True)
         if answer.text is not None:
             return _response(answer.text, "completed", outputs) | {"usage": usage(answer)}
@@ -32,7 +32,7 @@ class Exchange:
         return _response(reason, "failed", outputs) | {"error": error, "usage": usage(answer)}
 
     def step(self, step: StepTrace) -> dict[str, Any]:
-        """A step as an item of the output."""
+        """Return a step as an item of the output."""
         return step_item(step, texts=True)
 
 

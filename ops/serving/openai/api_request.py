@@ -1,4 +1,5 @@
-"""Requests to OpenAI's routes: what both read alike, and which parameters are honoured, refused or irrelevant."""
+"""Requests to OpenAI's routes: the parameters that both routes share, and which parameters are honoured, refused or
+ignored."""
 
 from __future__ import annotations
 
@@ -17,48 +18,49 @@ from ops.serving.request_options import (
 )
 
 MODEL = "conductor"
-"""The one model that is served."""
+"""The name of the one model that is served."""
 READ = frozenset({"model", "stream", "stream_options", "store", "metadata", "podium"})
 """Parameters that both routes honour."""
 NO_EFFECT = frozenset(
     {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "parallel_tool_calls",
      "temperature", "top_p"}
 )  # fmt: skip
-"""Parameters that any value is accepted of: they do not change an answer, or they set how it is sampled, which common
-clients always send and which the pool decides for each worker."""
+"""Parameters that may have any value. They do not change an answer, or they set how it is sampled, which common clients
+always send and which the pool decides for each worker."""
 DEFAULTS: dict[str, tuple[object, ...]] = {
     "top_logprobs": (0,),
     "tools": (),
     "tool_choice": ("none", "auto"),
 }
-"""Parameters that would change an answer and are refused by name, each with the values that mean OpenAI's default and
-are therefore accepted, beside null and an empty list or object."""
+"""Parameters that would change an answer and are refused by name. Each is listed with the values that mean OpenAI's
+default; these, null and an empty list or object are accepted."""
 
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """A valid request."""
+    """A valid request to one of OpenAI's routes."""
 
     problem: Problem
     field: str
-    """The field that holds the question."""
+    """The field that holds the question, for error messages."""
     options: RequestOptions
     model: str
     stream: bool
     include_usage: bool
     """Whether a stream of chat completions ends with the usage."""
     store: bool
-    """False: MLflow's traces get none of the request's texts."""
+    """Whether MLflow's traces may hold the texts of the request."""
     metadata: dict[str, str]
     answer_tokens: tuple[str, int] | None
-    """The field that bounds the tokens of the answer, and the bound."""
+    """The field that limits the tokens of the answer, with its value; None if no field does."""
 
 
 def read_common(
     body: Mapping[str, Any], text: str, field: str, bounds: tuple[str, ...], form: tuple[str, object]
 ) -> ApiRequest:
-    """The request in `body`, whose question is `text` in `field`; `bounds`: the fields that bound the answer's tokens;
-    `form`: the field of the answer's form, and the form as OpenAI's `response_format`.
+    """Read the parameters that both routes share. `text` is the question in `field`, `bounds` are the fields that limit
+    the tokens of the answer, and `form` is the field of the answer's format with its value as OpenAI's
+    `response_format`.
 
     Raises `RequestError`.
     """
@@ -85,9 +87,9 @@ def read_common(
 def check_parameters(
     body: Mapping[str, Any], read: frozenset[str], no_effect: frozenset[str], defaults: Mapping[str, tuple[object, ...]]
 ) -> None:
-    """Raise `RequestError` for a parameter that is unknown here, or would change the answer and is not honoured.
+    """Raise `RequestError` for a parameter that is unknown here, or that would change the answer and is not honoured.
 
-    A name with a dot is a key of an object: `text.format`.
+    A name with a dot is a key of an object, such as `text.format`.
     """
     objects = {name.partition(".")[0] for name in (*read, *no_effect, *defaults) if "." in name}
     for name, value in body.items():
@@ -105,7 +107,7 @@ def check_parameters(
 
 
 def with_form(options: RequestOptions, field: str, form: object) -> RequestOptions:
-    """The options with the form of the answer that the parameter `field` demands. Raises `RequestError`."""
+    """Return the options with the format of the answer that the parameter `field` demands. Raises `RequestError`."""
     try:
         wanted = read_format(form)
     except ValueError as error:

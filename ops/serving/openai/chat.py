@@ -34,7 +34,7 @@ REFUSED = DEFAULTS | {
 
 
 def read(body: Mapping[str, Any]) -> ApiRequest:
-    """The request in a body. Raises `RequestError`."""
+    """Read a request from a body. Raises `RequestError`."""
     check_parameters(body, HONOURED, IRRELEVANT, REFUSED)
     messages = body.get("messages")
     if not isinstance(messages, list):
@@ -44,17 +44,17 @@ def read(body: Mapping[str, Any]) -> ApiRequest:
 
 
 class ChatShape:
-    """One response, whole or as chunks."""
+    """Writes the response to one request, whole or in chunks."""
 
     done = "[DONE]"
-    """What ends a stream."""
+    """The text that ends a stream."""
 
     def __init__(self, request: ApiRequest) -> None:
         self._request = request
         self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response object; `podium` describes how the answer was made."""
+        """Return the response object; its field `podium` says how the answer was made."""
         message = {"role": "assistant", "content": answer.text, "refusal": None}
         return self._object("chat.completion", answer.version) | {
             "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}],
@@ -63,15 +63,15 @@ class ChatShape:
         }
 
     def begin(self, version: str) -> Iterator[dict[str, Any]]:
-        """The first chunk, sent before there is an answer."""
+        """Yield the first chunk, before there is an answer."""
         yield self._chunk(version, {"role": "assistant", "content": ""})
 
     def progress(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
-        """A step that has ended, or a fallback: an empty delta, and the step or fallback in `podium`."""
+        """Yield a chunk with an empty delta and, in `podium`, the step that has ended or the fallback."""
         yield self._chunk(version, {}) | {"podium": progress_item(item, texts=self._request.options.workflow)}
 
     def end(self, answer: Answer) -> Iterator[dict[str, Any]]:
-        """The answer, how it was made, and the usage where the request includes it."""
+        """Yield the answer, how it was made, and the usage if the request asks for it."""
         yield self._chunk(answer.version, {"content": answer.text})
         account = {"podium": answer.account(texts=self._request.options.workflow)}
         yield self._chunk(answer.version, {}, answer.finish_reason) | account
@@ -79,7 +79,7 @@ class ChatShape:
             yield self._object("chat.completion.chunk", answer.version) | {"choices": [], "usage": usage(answer)}
 
     def broken(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """An error after the stream has begun."""
+        """Yield an error after the stream has begun."""
         yield {"error": error}
 
     def _chunk(self, version: str, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class ChatShape:
 
 
 def usage(answer: Answer) -> dict[str, Any]:
-    """The workers' tokens over all calls; the Conductor's own tokens cost nothing and are not included."""
+    """Return the workers' tokens over all calls. The Conductor's own tokens cost nothing and are not included."""
     return {
         "prompt_tokens": answer.prompt_tokens,
         "completion_tokens": answer.completion_tokens,
@@ -106,7 +106,7 @@ def usage(answer: Answer) -> dict[str, Any]:
 
 
 def progress_item(item: StepTrace | Fallback, *, texts: bool) -> dict[str, Any]:
-    """A step or a fallback as an event of a stream."""
+    """Return a step or a fallback as an event of a stream."""
     if isinstance(item, Fallback):
         return {"fallback": item._asdict()}
     return {"step": item.to_dict(include_texts=texts)}

@@ -1,4 +1,4 @@
-"""A conversation as one question: what the Conductor and its workers read."""
+"""Turn a conversation into one question, which the Conductor and its workers read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _HEADINGS = {
 
 
 def question_text(messages: Sequence[object], field: str, instructions: str | None = None) -> str:
-    """The text of a conversation in the request's `field`, which ends with the user.
+    """Return the text of a conversation that ends with the user. `field` is its place in the request, for error
+    messages.
 
-    A single user message is the question as it is. Instructions and earlier turns are put above it, each under its
-    role: the Conductor was trained on single questions, so how well it does with a conversation was not measured.
-    Raises `RequestError` for content that is not text.
+    A single user message is used as it is. Instructions and earlier turns are written above it, each under its role.
+    The Conductor was trained on single questions, so it has not been measured how well it answers conversations. Raises
+    `RequestError` for content that is not text.
     """
     turns = [turn for i, message in enumerate(messages) if (turn := _turn(message, f"{field}[{i}]")) is not None]
     if not turns or turns[-1][0] != "user":

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them: a status, an error object, and whether a retry can help."""
+"""Errors in the format that OpenAI's clients read: a status, an error object, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ops.serving.request_options import QuestionTooLongError, RequestError, Requ
 log = logging.getLogger(__name__)
 
 DO_NOT_RETRY = {"x-should-retry": "false"}
-"""A header that OpenAI's clients honour: a retry would fail in the same way, and be paid for again."""
+"""A header that OpenAI's clients honour. It is sent if a retry would fail in the same way and be paid for again."""
 
 
 @dataclass(eq=False)
@@ -24,13 +24,13 @@ class ApiError(Exception):
 
     status: int
     kind: str
-    """OpenAI's `type`."""
+    """OpenAI's `type` of the error."""
     code: str
     message: str
     parameter: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     account: dict[str, Any] | None = None
-    """The account of what was done and paid for."""
+    """What was done and paid for before the error; None if nothing was."""
 
     @property
     def error(self) -> dict[str, Any]:
@@ -40,18 +40,18 @@ class ApiError(Exception):
 
 
 def crowded(waiting: int, retry_after_s: float) -> ApiError:
-    """All places and all places in the queue are taken."""
+    """Return the error for a request that finds all places taken, also those in the queue."""
     words = f"all places are taken and {waiting} requests wait: ask again later, or raise at_once or waiting"
     return ApiError(429, "rate_limit_error", "rate_limit_exceeded", words, headers=_after(retry_after_s))
 
 
 def not_ready(words: str, retry_after_s: float) -> ApiError:
-    """No version is in service yet, or the server is ending."""
+    """Return the error for a request that arrives before a version is in service, or while the server is ending."""
     return ApiError(503, "server_error", "not_ready", words, headers=_after(retry_after_s))
 
 
 def of_error(error: PodiumError) -> ApiError:
-    """Why a request was refused."""
+    """Return the error response for a request that was refused."""
     if isinstance(error, UnknownModelError):
         return ApiError(404, "invalid_request_error", "model_not_found", str(error), error.where)
     if isinstance(error, QuestionTooLongError):
@@ -66,7 +66,7 @@ def of_error(error: PodiumError) -> ApiError:
 
 
 def of_exception(error: Exception, request: str) -> ApiError:
-    """The error response to the request with this id, for any exception; an unexpected one is logged."""
+    """Return the error response for any exception, to the request with this id. An unexpected exception is logged."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, PodiumError):
@@ -93,7 +93,7 @@ _ENDS: dict[str, tuple[int, str, str]] = {
 
 
 def of_answer(answer: Answer, options: RequestOptions) -> ApiError:
-    """Why a request that was worked on has no answer."""
+    """Return the error response for a request that was processed and has no answer."""
     status, kind, code = _ENDS[answer.status]
     headers = _after(10) if answer.status == "unreachable" else dict(DO_NOT_RETRY)
     field = f"{options.field}.budget_usd" if answer.status == "over_budget" and options.budget_usd is not None else None
@@ -101,7 +101,7 @@ def of_answer(answer: Answer, options: RequestOptions) -> ApiError:
 
 
 def internal(words: str) -> ApiError:
-    """A bug, or an unexpected failure."""
+    """Return the error response for a defect or an unexpected failure."""
     return ApiError(500, "server_error", "internal_error", words, headers=dict(DO_NOT_RETRY))
 
 

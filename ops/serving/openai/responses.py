@@ -40,13 +40,13 @@ REFUSED = DEFAULTS | {
 
 
 def read(body: Mapping[str, Any]) -> ApiRequest:
-    """The request in a body. Raises `RequestError`."""
+    """Read a request from a body. Raises `RequestError`."""
     check_parameters(body, HONOURED, IRRELEVANT, REFUSED)
     return read_common(body, _question(body), "input", (_BOUND,), _form(body))
 
 
 def read_agent(request: Mapping[str, Any]) -> tuple[Problem, RequestOptions]:
-    """The question and the options of a request to an agent logged in MLflow. Raises `RequestError`."""
+    """Return the question and the options of a request to an agent that is logged in MLflow. Raises `RequestError`."""
     agents = frozenset({"input", "instructions", "stream", "store", "metadata", "context", "custom_inputs", "model",
                         "text.format"})  # fmt: skip
     check_parameters(request, agents, IRRELEVANT, REFUSED | {_BOUND: ()})
@@ -77,7 +77,7 @@ def _question(body: Mapping[str, Any]) -> str:
 
 
 class ResponseShape:
-    """One response, whole or as events; a step is a `reasoning` item."""
+    """Writes the response to one request, whole or as events. A step is a `reasoning` item."""
 
     done = None
 
@@ -88,7 +88,7 @@ class ResponseShape:
         self._items: list[dict[str, Any]] = []
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        """The response object; `podium` describes how the answer was made."""
+        """Return the response object; its field `podium` says how the answer was made."""
         if not self._items:
             self._items = [step_item(step, texts=self._request.options.workflow) for step in answer.steps]
         cut = answer.finish_reason == "length"
@@ -100,13 +100,13 @@ class ResponseShape:
         }
 
     def begin(self, version: str) -> Iterator[dict[str, Any]]:
-        """The first events, sent before there is an answer."""
+        """Yield the first events, before there is an answer."""
         response = self._object("in_progress")
         yield self._event("response.created", response=response)
         yield self._event("response.in_progress", response=response)
 
     def progress(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
-        """A step that has ended, as an item; fallbacks are in the response at the end."""
+        """Yield a step that has ended, as an item. Fallbacks are in the response at the end."""
         if isinstance(item, Fallback):
             return
         texts = self._request.options.workflow
@@ -117,7 +117,7 @@ class ResponseShape:
         yield done | {"podium": progress_item(item, texts=texts)}
 
     def end(self, answer: Answer) -> Iterator[dict[str, Any]]:
-        """The answer as an item, then the whole response."""
+        """Yield the answer as an item, then the whole response."""
         whole = self.whole(answer)
         item, place = whole["output"][-1], len(self._items)
         part = item["content"][0]
@@ -132,7 +132,7 @@ class ResponseShape:
         yield self._event(f"response.{whole['status']}", response=whole)
 
     def broken(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """An error after the stream has begun."""
+        """Yield an error after the stream has begun."""
         failed = self._object("failed") | {"error": {"code": error["code"], "message": error["message"]}}
         yield self._event("response.failed", response=failed | {"output": self._items, "podium": error.get("podium")})
 
@@ -162,14 +162,15 @@ class ResponseShape:
 
 
 def message_item(text: str) -> dict[str, Any]:
-    """The answer."""
+    """Return the answer as an item."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     return {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "status": "completed",
             "content": [part]}  # fmt: skip
 
 
 def step_item(step: StepTrace, *, texts: bool) -> dict[str, Any]:
-    """A step as an item of type `reasoning`, whose summary names the worker; with `texts`, its subtask and response."""
+    """Return a step as an item of type `reasoning` whose summary names the worker; with `texts`, also its subtask and
+    response."""
     said = f"Step {step.index + 1}, {step.worker}: {step.status}"
     if texts:
         said = f"{said}\n{step.subtask}\n{step.response.text or step.error}"
@@ -182,7 +183,7 @@ def step_item(step: StepTrace, *, texts: bool) -> dict[str, Any]:
 
 
 def usage(answer: Answer) -> dict[str, Any]:
-    """The workers' tokens over all calls; the Conductor's own tokens cost nothing and are not included."""
+    """Return the workers' tokens over all calls. The Conductor's own tokens cost nothing and are not included."""
     usages = [response.usage for _, response in answer.responses]
     return {
         "input_tokens": answer.prompt_tokens,

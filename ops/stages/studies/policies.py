@@ -1,4 +1,4 @@
-"""Studies of a trained policy: execute changed versions of its workflows, or read the records of its training."""
+"""Studies of a trained policy, which execute changed versions of its workflows or read the records of its training."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from ops.core.problem import Problem
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import CONDUCTOR, scores_key, stored_scores, with_player
-from ops.evaluation.stored_baselines import answers_to
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.stored import CONDUCTOR, read_policy_scores, scores_key, with_execution_code
+from ops.evaluation.stored_baselines import read_training_responses
+from ops.evaluation.stored_studies import StudyInputs
 from ops.evaluation.study import (
-    Changed,
-    Compliance,
-    Habits,
+    ChangedCompletions,
+    FormatCompliance,
     Intervention,
     Observation,
-    Training,
-    Written,
-    changed,
-    workflows,
+    TrainingRecord,
+    WorkflowStatistics,
+    WrittenCompletion,
+    apply_change,
+    parse_workflows,
 )
-from ops.precaching.profiles import best_single
+from ops.precaching.profiles import find_best_worker
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import at_prices, records
-from ops.stages.evaluation import asking
-from ops.stages.making import Making, rows_once
+from ops.stages.evaluation import open_writer_and_team
+from ops.stages.study_context import StudyContext, make_rows_once
 from ops.training.cold_start.validation import held_out_problems, measure_validity
 from ops.training.run.training_run import read_curve
 from ops.workers.client import WorkerClient
 from ops.workflow.trace import QuestionTrace
 
-VALIDATED = 100
-"""Number of validation problems of a cold start if the recipe holds none out."""
+VALIDATION_PROBLEMS = 100
+"""The number of problems that validate a cold start if the recipe holds none out."""
 
 
-def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
-    """Make the arms of the unchanged policy and of each change to its workflows, executed by its workers.
+def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyContext) -> list[Arm]:
+    """Make the arms of an intervention: the unchanged policy, and one arm for each change to its workflows.
 
     Starts from the policy's stored scores and calls workers through the shared cache. Raises `DataError` if the policy
     has no scores, `PodiumError` for a policy that runs in rounds, and the client's `OverBudget` and `ConfigError`.
     """
-    setup, policy, asked = lab.setup, lab.policy(entry.after), lab.questions
+    setup, policy, asked = inputs.setup, inputs.policy_after(entry.after), inputs.questions
     card = PolicyCard.read(policy)
     if card.rounds is not None:
         raise PodiumError(
@@ -67,34 +67,40 @@ def intervene(entry: Intervention, lab: Lab, making: Making) -> list[Arm]:
             "Run it on a recipe without `evaluation.vote`"
         )
     team = card.build_team(setup.pool, setup.workspace.texts, setup.recipe.execution)
-    base = _as_it_is(lab, policy, making, entry.name)
+    base = _read_unchanged_rows(inputs, policy, context, entry.name)
     problems = {problem.key: problem for questions in asked.values() for problem in questions}
-    written = [Written(problems[row.problem_key], row.repeat, row.completion) for row in base]
+    written = [WrittenCompletion(problems[row.problem_key], row.repeat, row.completion) for row in base]
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
-    best = team.names.index(best_single(answers_to(mix, setup)).worker)
-    changes = entry.arms(Habits.of(workflows(written, team), team.names, best))
+    best = team.names.index(find_best_worker(read_training_responses(mix, setup)).worker)
+    changes = entry.list_changes(WorkflowStatistics.from_workflows(parse_workflows(written, team), team.names, best))
     scored = digest([scores_key(setup.asked_on(name), policy, own) for name, own in asked.items()])
     arms = [Arm(AS_IT_IS, [base])]
     for place, change in enumerate(changes):
-        other = changed(written, change, team, setup.recipe.seed)
+        other = apply_change(written, change, team, setup.recipe.seed)
         key = {"arm": change.name, "seed": str(setup.recipe.seed), "scored": scored}
 
         def count(done: int, place: int = place, name: str = change.name) -> None:
-            making.report(place * len(written) + done, len(changes) * len(written), name)
+            context.report(place * len(written) + done, len(changes) * len(written), name)
 
-        def make(other: Changed = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
-            return _executed(setup, card, making.client(setup.beside(entry.name), "experiment"), other.written, count)
+        def make(other: ChangedCompletions = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
+            return _execute_completions(
+                setup, card, context.open_client(setup.beside(entry.name), "experiment"), other.completions, count
+            )
 
-        rows = rows_once(setup, entry.name, with_player(key, f"ops.evaluation.studies.{entry.name}"), make)
-        facts = {"changed, %": f"{100 * other.share:.0f}"}
+        rows = make_rows_once(setup, entry.name, with_execution_code(key, f"ops.evaluation.studies.{entry.name}"), make)
+        facts = {"changed, %": f"{100 * other.changed_share:.0f}"}
         arms.append(Arm(change.name, [rows], {f"minus {AS_IT_IS}": AS_IT_IS}, facts))
     return arms
 
 
-def _executed(
-    setup: Setup, card: PolicyCard, client: WorkerClient, written: Sequence[Written], count: Callable[[int], None]
+def _execute_completions(
+    setup: Setup,
+    card: PolicyCard,
+    client: WorkerClient,
+    written: Sequence[WrittenCompletion],
+    count: Callable[[int], None],
 ) -> list[OutcomeRow]:
-    """Execute each benchmark's workflows with the evaluation's workers for that benchmark."""
+    """Execute the workflows of these completions with the evaluation's workers for each benchmark; return the rows."""
     rows: list[OutcomeRow] = []
     done = 0
 
@@ -108,72 +114,75 @@ def _executed(
         team = card.build_team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
         problems = list(dict.fromkeys(each.problem for each in own))
         completions = {(each.problem.key, each.repeat): each.text for each in own}
-        rows += run_async(evaluate(completions, problems, team, asked.recipe.evaluation, on_played=counted))
+        rows += run_async(evaluate(completions, problems, team, asked.recipe.evaluation, on_executed=counted))
     return rows
 
 
-def _as_it_is(lab: Lab, policy: Path, making: Making, name: str) -> list[OutcomeRow]:
-    """The policy's stored rows with its completions.
+def _read_unchanged_rows(lab: StudyInputs, policy: Path, making: StudyContext, name: str) -> list[OutcomeRow]:
+    """Return the policy's stored rows with its completions.
 
-    Completions of a confidential benchmark are not stored and are generated again; with greedy generation this makes no
-    worker call.
+    The completions of a confidential benchmark are not stored, so they are generated again. With greedy decoding this
+    makes no worker call.
     """
     setup = lab.setup
-    rows = list(records(stored_scores(setup, policy, CONDUCTOR, list(lab.questions))))
+    rows = list(records(read_policy_scores(setup, policy, CONDUCTOR, list(lab.questions))))
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
-    again = answers_with_texts(lab, policy, making, name, [name for name in lab.questions if name in veiled])
+    again = answer_with_texts(lab, policy, making, name, [name for name in lab.questions if name in veiled])
     return [*(row for row in rows if row.benchmark not in veiled), *again]
 
 
-def answers_with_texts(
-    lab: Lab, policy: Path, making: Making, name: str, benchmarks: Sequence[str], **settings: object
+def answer_with_texts(
+    inputs: StudyInputs, policy: Path, context: StudyContext, name: str, benchmarks: Sequence[str], **settings: object
 ) -> list[OutcomeRow]:
-    """Let the policy answer these benchmarks anew, in memory: files hold no text of a confidential benchmark.
+    """Let the policy answer these benchmarks again in memory, because files hold no text of a confidential benchmark.
 
-    `settings`: settings of the evaluation in place of the recipe's. Completions and responses come from the caches
-    where they are there.
+    `settings` replace settings of the recipe's evaluation. Completions and responses come from the caches where they
+    are stored.
     """
     from ops.conductor.writer import load_conductor
 
-    setup, made = lab.setup, list[OutcomeRow]()
-    client, weights = making.client(setup.beside(name), "experiment"), policy_id(policy)
+    setup, made = inputs.setup, list[OutcomeRow]()
+    client, weights = context.open_client(setup.beside(name), "experiment"), policy_id(policy)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for asked, names in asked_alike(setup, benchmarks):
-            questions = [question for benchmark in names for question in lab.questions[benchmark]]
+            questions = [question for benchmark in names for question in inputs.questions[benchmark]]
             evaluation = asked.recipe.evaluation.model_copy(update=settings)
             own = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation}))
             rows: list[OutcomeRow] = []
-            with asking(conductor, weights, own, client) as (writer, team):
+            with open_writer_and_team(conductor, weights, own, client) as (writer, team):
                 answering = evaluate(
                     writer, questions, team, evaluation,
-                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.has_room, into=rows.extend,
+                    seed=own.recipe.seed, limits=conductor.card.rounds, has_room=conductor.has_room,
+                    add_rows=rows.extend,
                 )  # fmt: skip
                 run_async(answering)
             made += records(at_prices(rows, asked.pool))
     return made
 
 
-def observe(entry: Observation, lab: Lab) -> Findings:
-    """The study's findings from the records of a training. Raises `DataError` if the records are missing."""
-    setup, policy = lab.setup, lab.policy(entry.after)
+def run_observation(entry: Observation, inputs: StudyInputs) -> Findings:
+    """Return the findings of an observation from the records of a training. Raises `DataError` if the records are
+    missing."""
+    setup, policy = inputs.setup, inputs.policy_after(entry.after)
     grpo, curve = setup.recipe.grpo, read_curve(policy.parent)
     if entry.after == "conductor" and not curve:
         raise DataError(policy.parent, "curve.jsonl", "holds no step of a training", "Materialize conductor first")
 
-    def compliance(temperature: float) -> Compliance:
+    def compliance(temperature: float) -> FormatCompliance:
         conductor = load_in_process(policy)
         team = conductor.card.build_team(setup.pool, setup.workspace.texts, setup.recipe.execution)
         drawn = setup.recipe.model_copy(update={"grpo": grpo.model_copy(update={"temperature": temperature})})
-        seen = measure_validity(conductor, not_taught(setup), team, drawn)
-        return Compliance(seen.problems, seen.failures)
+        seen = measure_validity(conductor, read_untaught_problems(setup), team, drawn)
+        return FormatCompliance(seen.problems, seen.failures)
 
-    return entry.observe(Training(curve, grpo.temperature, compliance))
+    return entry.observe(TrainingRecord(curve, grpo.temperature, compliance))
 
 
-def not_taught(setup: Setup) -> Sequence[Problem]:
-    """The problems that the recipe holds out of its cold start, or shortlisted problems that are not in the mix.
+def read_untaught_problems(setup: Setup) -> Sequence[Problem]:
+    """Return problems that the cold start was not taught: those that the recipe holds out, or the shortlist without the
+    mix.
 
     Raises `DataError` if there are none.
     """
@@ -186,4 +195,4 @@ def not_taught(setup: Setup) -> Sequence[Problem]:
     if not left:
         remedy = "Hold some out (cold_start.validation), or raise curation.shortlist_factor"
         raise DataError(data / "shortlist.jsonl", "", "has no problem outside the training mix", remedy)
-    return Random(setup.recipe.seed).sample(left, min(VALIDATED, len(left)))
+    return Random(setup.recipe.seed).sample(left, min(VALIDATION_PROBLEMS, len(left)))

@@ -1,4 +1,4 @@
-"""Train and score variants of a recipe with one change each on the same data, beside registered baselines."""
+"""Train and score variants of a recipe, with one change each, on the same data and beside registered baselines."""
 
 from __future__ import annotations
 
@@ -10,33 +10,42 @@ from statistics import fmean
 from ops.config import Setup, digest
 from ops.config.studies import AS_IT_IS, STUDIES, Change, Changes, changed
 from ops.core.errors import ConfigError, DataError
-from ops.evaluation.arms import OPPONENT, Arm, arm_name
+from ops.evaluation.arms import MINUS_CONDUCTOR, Arm, format_arm_name
 from ops.evaluation.baseline import BASELINES
-from ops.evaluation.comparison import sources
-from ops.evaluation.stored import COLD_START, CONDUCTOR, stored_scores
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.comparison import list_row_sources
+from ops.evaluation.stored import COLD_START, CONDUCTOR, read_policy_scores
+from ops.evaluation.stored_studies import StudyInputs
 from ops.results.summary import count_unscorable
 from ops.results.table import Rows, joined
 from ops.stages.evaluation import score_baselines, score_policy
-from ops.stages.making import Making, finished, trained
-from ops.stages.responses import answer_evaluation
+from ops.stages.responses import answer_evaluation_questions
+from ops.stages.study_context import StudyContext, find_finished_run, train_policy
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import RunResult, read_curve
 
-ENDS = 20
-"""Number of steps at each end of a training over which the seconds per step are averaged."""
-PARTS = {"": "seconds", " writing": "seconds/generation", " workers": "seconds/workers", " update": "seconds/update"}
+STEPS_PER_END = 20
+"""The number of steps at each end of a training over which the seconds per step are averaged."""
+STEP_PARTS = {
+    "": "seconds",
+    " writing": "seconds/generation",
+    " workers": "seconds/workers",
+    " update": "seconds/update",
+}
+"""Suffix of a column → the field of the training curve with the seconds of that part of a step."""
 
 
-def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) -> dict[str, Setup]:
-    """`AS_IT_IS` and each change (those in `only`, if it is not empty) → the changed setup.
+def make_changed_setups(
+    name: str, entry: Changes, setup: Setup, selected_changes: Sequence[str] = ()
+) -> dict[str, Setup]:
+    """Return name of a change → the setup with this change; the unchanged setup is listed as `AS_IT_IS`.
 
-    The ledger counts the calls of the study on a seed as a run of its own, which the recipe's own run does not pay. Its
-    cap is the recipe's cap × (1 + number of changes, at least 1). Raises `ConfigError` for an unknown change, and for a
-    change that makes the recipe invalid.
+    `selected_changes` selects some of the study's changes; empty selects all. The ledger counts the study's calls on a
+    seed as a run of its own, which does not use the budget of the recipe's own run. The study's cap is the recipe's cap
+    × (1 + the number of changes, at least 1). Raises `ConfigError` for an unknown change, and for a change that makes
+    the recipe invalid.
     """
     file = setup.workspace.config / STUDIES
-    if unknown := [each for each in only if each not in entry.changes]:
+    if unknown := [each for each in selected_changes if each not in entry.changes]:
         remedy = f"Changes there: {'; '.join(entry.changes) or 'none'}"
         raise ConfigError(file, f"studies.{name}.changes", f"has no {unknown[0]!r}", remedy)
     usd = (1 + max(1, len(entry.changes))) * setup.recipe.budget.run_usd
@@ -46,56 +55,60 @@ def setups(name: str, entry: Changes, setup: Setup, only: Sequence[str] = ()) ->
         budget = recipe.budget.model_copy(update={"run_usd": usd})
         return replace(setup.beside(name), recipe=recipe.model_copy(update={"budget": budget}))
 
-    chosen = {AS_IT_IS: Change(), **{each: entry.changes[each] for each in only or entry.changes}}
+    chosen = {AS_IT_IS: Change(), **{each: entry.changes[each] for each in selected_changes or entry.changes}}
     return {each: with_change(change) for each, change in chosen.items()}
 
 
-def arms(name: str, entry: Changes, lab: Lab, making: Making, only: Sequence[str] = ()) -> list[Arm]:
+def make_arms(
+    name: str, entry: Changes, inputs: StudyInputs, context: StudyContext, selected_changes: Sequence[str] = ()
+) -> list[Arm]:
     """Make the arms: cold start and Conductor of the unchanged recipe and of each change, then the baselines."""
     made: list[Arm] = []
-    for change, setup in setups(name, entry, lab.setup, only).items():
+    for change, setup in make_changed_setups(name, entry, inputs.setup, selected_changes).items():
         as_it_is = change == AS_IT_IS
-        run = finished(lab, "conductor") if as_it_is else trained(setup, lab.deepspeed, making)
+        run = find_finished_run(inputs, "conductor") if as_it_is else train_policy(setup, inputs.deepspeed, context)
         result = RunResult.read(run)
         assert result is not None  # the run has finished
         facts: dict[str, float | str] = {
             "reward before": result.reward_before, "reward after": result.reward_after, "s of GRPO": result.seconds,
         }  # fmt: skip
         if not entry.changes:
-            facts |= _seconds(run)
-        if not as_it_is and run == finished(lab, "conductor"):  # the same training
+            facts |= _mean_step_seconds(run)
+        if not as_it_is and run == find_finished_run(inputs, "conductor"):  # the same training
             facts = {}
         for temperature in entry.temperatures:
-            labels = [arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")]
-            bases = [arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
+            labels = [
+                format_arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")
+            ]
+            bases = [format_arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
             other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
-            conductor = _scored(setup, lab, run / "policy", CONDUCTOR, temperature, making)
+            conductor = _score_or_read(setup, inputs, run / "policy", CONDUCTOR, temperature, context)
             made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
             facts = {}  # state the facts once
-            cold = _scored(setup, lab, base_policy_folder(setup), COLD_START, temperature, making)
+            cold = _score_or_read(setup, inputs, base_policy_folder(setup), COLD_START, temperature, context)
             made.append(Arm(labels[1], [cold], other[1]))
     if entry.baselines:
-        made += _baselines(name, entry, lab, making, made[0].name)
+        made += _make_baseline_arms(name, entry, inputs, context, made[0].name)
     return made
 
 
-def _seconds(run: Path) -> dict[str, float | str]:
-    """Mean seconds per GRPO step and its parts, at each end of the training."""
+def _mean_step_seconds(run: Path) -> dict[str, float | str]:
+    """Return the mean seconds of a GRPO step and of its parts, for the first and the last steps of the training."""
     curve = read_curve(run)
-    ends = {f"first {ENDS}": curve[:ENDS], f"last {ENDS}": curve[-ENDS:]}
+    ends = {f"first {STEPS_PER_END}": curve[:STEPS_PER_END], f"last {STEPS_PER_END}": curve[-STEPS_PER_END:]}
     return {
         f"s a step, {end}{part}": f"{fmean(row[name] for row in rows):.2f}"
         for end, rows in ends.items()
-        for part, name in PARTS.items()
+        for part, name in STEP_PARTS.items()
     }
 
 
-def _scored(
-    setup: Setup, lab: Lab, policy: Path, name: str, temperature: float, making: Making
+def _score_or_read(
+    setup: Setup, lab: StudyInputs, policy: Path, name: str, temperature: float, making: StudyContext
 ) -> Rows:
-    """The policy's rows on every question, scored again if any stored row is unscorable.
+    """Return the policy's rows on every question; stored rows are scored again if any of them is unscorable.
 
-    Scores of other settings than those of the lab's recipe are stored in files of their own.
+    Scores with other settings than those of the study's recipe are stored in files of their own.
     """
     evaluation = setup.recipe.evaluation.model_copy(update={"temperature": temperature})
     execution = setup.recipe.execution
@@ -106,29 +119,29 @@ def _scored(
     own = replace(setup, recipe=setup.recipe.model_copy(update=update))
     benchmarks = list(lab.questions)
     try:
-        rows = stored_scores(own, policy, name, benchmarks)
+        rows = read_policy_scores(own, policy, name, benchmarks)
         if not count_unscorable(rows):
             return rows
     except DataError:  # no stored scores, or scores of other settings
         pass
-    client = making.client(own, "experiment")
+    client = making.open_client(own, "experiment")
     scores = score_policy(own, policy, name, client, benchmarks, making.report)
     return joined(scores.values())
 
 
-def _baselines(name: str, entry: Changes, lab: Lab, making: Making, conductor: str) -> list[Arm]:
-    """Make the arms of the study's baselines and of the solo workers that they need, on the same questions."""
-    setup = setups(name, entry, lab.setup)[AS_IT_IS]
+def _make_baseline_arms(name: str, entry: Changes, lab: StudyInputs, making: StudyContext, conductor: str) -> list[Arm]:
+    """Make the arms of the study's baselines and of the single workers that these need, on the same questions."""
+    setup = make_changed_setups(name, entry, lab.setup)[AS_IT_IS]
     change = {"evaluation": {"baselines": list(entry.baselines)}}
     setup = replace(setup, recipe=changed(setup.recipe, change, setup.workspace.config / STUDIES))
     benchmarks = list(lab.questions)
-    client = making.client(setup, "baselines")
-    answer_evaluation(setup, client, benchmarks)
+    client = making.open_client(setup, "baselines")
+    answer_evaluation_questions(setup, client, benchmarks)
     score_baselines(setup, client, benchmarks, making.report)
     title = {entry.name: entry.title for entry in BASELINES.values()}
     return [
-        Arm(title.get(system, f"{system}, alone"), [rows], {OPPONENT: conductor})
-        for source, read in sources(setup, lab.policy("conductor"), None).items()
+        Arm(title.get(system, f"{system}, alone"), [rows], {MINUS_CONDUCTOR: conductor})
+        for source, read in list_row_sources(setup, lab.policy_after("conductor"), None).items()
         if source != CONDUCTOR
         for system, rows in read().items()
     ]

@@ -12,41 +12,41 @@ from ops.core.errors import PodiumError
 from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import scores_key, with_player
-from ops.evaluation.stored_studies import Lab, questions, sample
+from ops.evaluation.stored import scores_key, with_execution_code
+from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import column_counts
-from ops.stages.making import Making, finished, rows_once
+from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once
 
 
-def check(setup: Setup) -> None:
+def check_recipe(setup: Setup) -> None:
     """Raise `PodiumError` for a recipe without a recursive stage."""
     if setup.recipe.recursive is None:
         raise PodiumError(f"recipe {setup.recipe.name!r} has no recursive section: there is nothing to compare")
 
 
-def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
-    """Make the arms: each policy with each number of rounds, within the recipe's other limits.
+def make_arms(name: str, entry: Rounds, inputs: StudyInputs, context: StudyContext) -> list[Arm]:
+    """Make one arm for each policy and number of rounds, within the recipe's other limits.
 
-    Each arm is compared with the same policy's first round.
+    Each arm is compared with the same policy without a further round.
     """
-    setup, recipe = lab.setup, lab.setup.recipe
+    setup, recipe = inputs.setup, inputs.setup.recipe
     stage = recipe.recursive
-    asked = sample(questions(setup), entry.questions, recipe.seed)
+    asked = sample_questions(read_all_questions(setup), entry.questions, recipe.seed)
     policies = {
-        "before": finished(lab, "adaptive_conductor") / "policy",
-        "after": finished(lab, "recursive_conductor") / "policy",
+        "before": find_finished_run(inputs, "adaptive_conductor") / "policy",
+        "after": find_finished_run(inputs, "recursive_conductor") / "policy",
     }
     made: list[Arm] = []
     for when, policy in policies.items():
         none = f"{when} the stage, no further round"
         for depth in range(entry.deepest + 1):
             label = none if depth == 0 else f"{when} the stage, {depth} more"
-            making.report(len(made), len(policies) * (entry.deepest + 1), label)
+            context.report(len(made), len(policies) * (entry.deepest + 1), label)
             limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
 
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
-                client = making.client(setup.beside(name), "experiment")
+                client = context.open_client(setup.beside(name), "experiment")
                 with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
                     team = conductor.card.build_team(setup.pool, setup.workspace.texts, recipe.execution, client)
                     rows = evaluate(
@@ -61,7 +61,7 @@ def arms(name: str, entry: Rounds, lab: Lab, making: Making) -> list[Arm]:
                     return run_async(rows)
 
             key = {**scores_key(setup, policy, asked), "limits": digest(limits.model_dump())}
-            rows = rows_once(setup, name, with_player(key), make)
+            rows = make_rows_once(setup, name, with_execution_code(key), make)
             ends = column_counts(rows, "stop")
             listed = ", ".join(f"{end} {100 * count / ends.total():.1f}" for end, count in ends.items())
             facts = {"kept, %": f"{100 * ends['kept'] / ends.total():.1f}", "the rounds end by, %": listed}

@@ -1,4 +1,7 @@
-"""Evaluate a Conductor on worker subsets before and after the adaptive stage: all sizes, named subsets, new workers."""
+"""Evaluate a Conductor on worker subsets before and after the adaptive stage.
+
+The subsets are those of each size, named subsets, and subsets with a worker that the policy has not seen in training.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.evaluation.stored import scores_key, with_player
-from ops.evaluation.stored_studies import Lab, questions, sample
+from ops.evaluation.stored import scores_key, with_execution_code
+from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import accuracy, by_question
-from ops.stages.making import Making, finished, rows_once, trained, trained_further
+from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_on_subsets, train_policy
 from ops.workers.client import WorkerClient
 from ops.workers.providers import price_of
 from ops.workflow.cards import WorkerCard, load_cards
@@ -35,28 +38,28 @@ from ops.workflow.team import Team
 if TYPE_CHECKING:
     import polars as pl
 
-Part = tuple[int, ...]
-"""A worker subset: the ordinals on offer."""
+WorkerSubset = tuple[int, ...]
+"""A worker subset, as the ordinals of the workers that are on offer."""
 
 
-class Side(NamedTuple):
-    """A run's policy and the worker subsets to evaluate it on."""
+class PolicyOnSubsets(NamedTuple):
+    """The run of a policy, and the worker subsets on which the policy is evaluated."""
 
     run: Path
-    subsets: Sequence[Part]
+    subsets: Sequence[WorkerSubset]
 
 
-class Sides(NamedTuple):
+class PolicyPair(NamedTuple):
     """The two policies of a pair of arms, before and after the adaptive stage."""
 
-    before: Side
-    after: Side
+    before: PolicyOnSubsets
+    after: PolicyOnSubsets
     newcomer: Worker | None = None
-    """An unseen worker, whose ordinal follows those of the policies' workers."""
+    """A worker that neither policy was trained with; its ordinal follows those of the policies' workers."""
 
 
-def check(setup: Setup, entry: Subsets) -> None:
-    """Raise `PodiumError` for a recipe without an adaptive stage, or a pool without the unseen worker."""
+def check_recipe(setup: Setup, entry: Subsets) -> None:
+    """Raise `PodiumError` for a recipe without an adaptive stage, or for a pool without the study's unseen worker."""
     if setup.recipe.adaptive is None:
         raise PodiumError(f"recipe {setup.recipe.name!r} has no adaptive section: there is nothing to compare")
     if entry.unseen and entry.unseen not in setup.pool.names:
@@ -64,92 +67,93 @@ def check(setup: Setup, entry: Subsets) -> None:
         raise PodiumError(f"pool {setup.pool.name!r} has no {entry.unseen!r} to keep from training: {names}")
 
 
-def arms(name: str, entry: Subsets, lab: Lab, making: Making) -> list[Arm]:
-    """Make two arms, before and after the stage, for each group of subsets.
+def make_arms(name: str, entry: Subsets, inputs: StudyInputs, context: StudyContext) -> list[Arm]:
+    """Make two arms for each group of subsets: the policies before and after the adaptive stage.
 
-    The groups are each size, each named subset, the subsets with the unseen worker, and each subset that a Conductor is
-    trained for.
+    The groups are each size, each named subset, the subsets with the unseen worker, and each subset for which a
+    Conductor of its own is trained.
     """
-    bench, planned = Bench(name, lab.setup, entry.questions, making), _planned(entry, lab, making)
+    bench, planned = SubsetEvaluator(name, inputs.setup, entry.questions, context), _plan_groups(entry, inputs, context)
     made: list[Arm] = []
     for label, sides in planned.items():
-        making.report(len(made) // 2, len(planned), label)
-        made += bench.arms(label, sides())
+        context.report(len(made) // 2, len(planned), label)
+        made += bench.make_arms(label, sides())
     return made
 
 
-def _planned(entry: Subsets, lab: Lab, making: Making) -> dict[str, Callable[[], Sides]]:
-    """Label → function that makes the sides and trains missing policies."""
+def _plan_groups(entry: Subsets, lab: StudyInputs, making: StudyContext) -> dict[str, Callable[[], PolicyPair]]:
+    """Return label of a group → a function that returns its two policies, and trains those that are missing."""
     setup, seed = lab.setup, lab.setup.recipe.seed
-    before, after = finished(lab, "conductor"), finished(lab, "adaptive_conductor")
+    before, after = find_finished_run(lab, "conductor"), find_finished_run(lab, "adaptive_conductor")
     offered = PolicyCard.read(after / "policy").offered
-    drawn = parts(len(offered), entry.per_size, seed)
+    drawn = draw_subsets(len(offered), entry.per_size, seed)
     shared = {f"{size} of {len(offered)}": some for size, some in drawn.items()}
     shared[f"{len(offered)} of {len(offered)}"] = [tuple(range(len(offered)))]
     by_name = {worker.name: worker for worker in setup.pool.workers}
     usd = {name: price_of(worker, setup.pool_file).on().output for name, worker in by_name.items()}
-    for label, part in named_parts([by_name[worker] for worker in offered], usd).items():
+    for label, part in list_named_subsets([by_name[worker] for worker in offered], usd).items():
         shared[f"{label} ({len(part)} of {len(offered)})"] = [part]
-    planned: dict[str, Callable[[], Sides]] = {}
+    planned: dict[str, Callable[[], PolicyPair]] = {}
     for label, some in shared.items():
-        planned[label] = lambda some=some: Sides(Side(before, some), Side(after, some))  # type: ignore[misc]
+        planned[label] = lambda some=some: PolicyPair(PolicyOnSubsets(before, some), PolicyOnSubsets(after, some))  # type: ignore[misc]
     if entry.unseen:
         known, newcomer = len(setup.pool.names) - 1, setup.pool.worker(entry.unseen)
         size = max(1, known // 2)
 
-        def with_newcomer() -> Sides:
+        def with_newcomer() -> PolicyPair:
             """Policies trained without the worker, on subsets that include it."""
-            some = [(*part, known) for part in parts(known, entry.per_size, seed)[size]]
-            smaller = _with(setup, [worker for worker in setup.pool.names if worker != newcomer.name])
-            run = trained(smaller, lab.deepspeed, making)
-            further = trained_further(smaller, run, setup.recipe.adaptive, lab.deepspeed, making)
-            return Sides(Side(run, some), Side(further, some), newcomer)
+            some = [(*part, known) for part in draw_subsets(known, entry.per_size, seed)[size]]
+            smaller = _with_workers(setup, [worker for worker in setup.pool.names if worker != newcomer.name])
+            run = train_policy(smaller, lab.deepspeed, making)
+            further = train_on_subsets(smaller, run, setup.recipe.adaptive, lab.deepspeed, making)
+            return PolicyPair(PolicyOnSubsets(run, some), PolicyOnSubsets(further, some), newcomer)
 
         planned[f"{size} and {newcomer.name}, on which neither was trained"] = with_newcomer
     for part in drawn.get(len(offered) // 2, [])[: entry.retrained]:
         workers = [offered[ordinal] for ordinal in part]
 
-        def alone(workers: Sequence[str] = workers, part: Part = part) -> Sides:
-            own = trained(_taught_whole(_with(setup, workers)), lab.deepspeed, making)
-            return Sides(Side(own, [tuple(range(len(part)))]), Side(after, [part]))
+        def alone(workers: Sequence[str] = workers, part: WorkerSubset = part) -> PolicyPair:
+            own = train_policy(_without_subset_examples(_with_workers(setup, workers)), lab.deepspeed, making)
+            return PolicyPair(PolicyOnSubsets(own, [tuple(range(len(part)))]), PolicyOnSubsets(after, [part]))
 
         planned[f"{', '.join(workers)} (before: a Conductor trained for them alone)"] = alone
     return planned
 
 
-def _with(setup: Setup, workers: Sequence[str]) -> Setup:
-    """The setup with only these workers of the pool."""
+def _with_workers(setup: Setup, workers: Sequence[str]) -> Setup:
+    """Return the setup with only these workers of the pool."""
     chosen = tuple(worker for worker in setup.pool.workers if worker.name in workers)
     return Setup(setup.workspace, setup.recipe, setup.pool.model_copy(update={"workers": chosen}))
 
 
-def _taught_whole(setup: Setup) -> Setup:
-    """The setup without SFT examples on subsets of the pool."""
+def _without_subset_examples(setup: Setup) -> Setup:
+    """Return the setup whose cold start has no examples on subsets of the pool."""
     recipe = setup.recipe
     cold_start = recipe.cold_start and recipe.cold_start.model_copy(update={"parts_share": 0.0})
     return replace(setup, recipe=recipe.model_copy(update={"cold_start": cold_start}))
 
 
-def parts(workers: int, per_size: int, seed: int) -> dict[int, list[Part]]:
-    """Return size (1 … workers - 1) → distinct subsets of that size: `per_size` drawn by `seed`, or all if fewer."""
-    drawn: dict[int, list[Part]] = {}
+def draw_subsets(workers: int, per_size: int, seed: int) -> dict[int, list[WorkerSubset]]:
+    """Return size (1 to `workers` - 1) → distinct subsets of that size: `per_size` drawn by `seed`, or all if there are
+    fewer."""
+    drawn: dict[int, list[WorkerSubset]] = {}
     for size in range(1, workers):
         every = math.comb(workers, size)
         if every <= per_size:
             drawn[size] = list(combinations(range(workers), size))
             continue
-        random, chosen = Random(f"{seed} {size}"), set[Part]()
+        random, chosen = Random(f"{seed} {size}"), set[WorkerSubset]()
         while len(chosen) < per_size:
             chosen.add(tuple(sorted(random.sample(range(workers), size))))
         drawn[size] = sorted(chosen)
     return drawn
 
 
-def named_parts(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> dict[str, Part]:
-    """Return name → worker subset: the workers with each tag, those without it, and the cheap half.
+def list_named_subsets(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> dict[str, WorkerSubset]:
+    """Return name → worker subset: the workers with each tag, those without it, and the cheaper half.
 
     Equal subsets are returned once, under the first name. `output_usd` is worker name → USD per completion token. The
-    cheap half of an odd number of workers is rounded up.
+    cheaper half of an odd number of workers is rounded up.
     """
     every = range(len(workers))
     tags = dict.fromkeys(tag for worker in workers for tag in worker.tags)
@@ -157,17 +161,18 @@ def named_parts(workers: Sequence[Worker], output_usd: Mapping[str, float]) -> d
     named |= {f"none {tag}": tuple(i for i in every if tag not in workers[i].tags) for tag in tags}
     by_price = sorted(every, key=lambda i: output_usd[workers[i].name])
     named["the cheap half"] = tuple(sorted(by_price[: (len(workers) + 1) // 2]))
-    known: dict[Part, str] = {}
+    known: dict[WorkerSubset, str] = {}
     for name, part in named.items():
         if 0 < len(part) < len(workers):
             known.setdefault(part, name)
     return {name: part for part, name in known.items()}
 
 
-def with_worker(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team:
-    """Return the team with one more worker, at the next ordinal; `cards` holds its description if the team has them.
+def add_worker(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) -> Team:
+    """Return the team with one more worker at the next ordinal.
 
-    Raises `ValueError` if the worker is already in the team, or the number of descriptions is wrong.
+    `cards` has the worker's description if the team has descriptions, and is empty otherwise. Raises `ValueError` if
+    the worker is already in the team, or if the number of descriptions is wrong.
     """
     if worker.name in team.names:
         raise ValueError(f"worker {worker.name!r} is in the team")
@@ -176,33 +181,42 @@ def with_worker(team: Team, worker: Worker, cards: Sequence[WorkerCard] = ()) ->
     return replace(team, workers=(*team.workers, worker), cards=(*team.cards, *cards))
 
 
-class Bench:
-    """Evaluates policies on subsets with the same questions of each training benchmark, drawn by the recipe's seed."""
+class SubsetEvaluator:
+    """Evaluates policies on worker subsets, with the same questions of each training benchmark, drawn by the recipe's
+    seed."""
 
-    def __init__(self, name: str, setup: Setup, per_benchmark: int, making: Making) -> None:
+    def __init__(self, name: str, setup: Setup, per_benchmark: int, making: StudyContext) -> None:
         self._name, self.setup, self._making = name, setup, making
         names = training_benchmarks(setup.recipe.benchmarks)
-        every = {benchmark: [each for each in questions(setup) if each.benchmark == benchmark] for benchmark in names}
-        self._asked = sample([each for own in every.values() for each in own], per_benchmark, setup.recipe.seed)
+        every = {
+            benchmark: [each for each in read_all_questions(setup) if each.benchmark == benchmark]
+            for benchmark in names
+        }
+        self._asked = sample_questions(
+            [each for own in every.values() for each in own], per_benchmark, setup.recipe.seed
+        )
         self._loaded: dict[Path, LocalConductor] = {}
         self._own: WorkerClient | None = None
-        self._alone = {worker: accuracy(by_question(self._by(worker)), names).mean for worker in setup.pool.names}
+        self._alone = {
+            worker: accuracy(by_question(self._solo_rows(worker)), names).mean for worker in setup.pool.names
+        }
 
-    def arms(self, label: str, sides: Sides) -> list[Arm]:
-        """The arms of both policies on their subsets, with the solo accuracy of each subset's best worker."""
+    def make_arms(self, label: str, sides: PolicyPair) -> list[Arm]:
+        """Return the arms of both policies on their subsets, with the solo accuracy of the best worker of each
+        subset."""
         known = PolicyCard.read(sides.after.run / "policy").offered
         known += (sides.newcomer.name,) if sides.newcomer else ()
         best = fmean(max(self._alone[known[ordinal]] for ordinal in part) for part in sides.after.subsets)
         facts = {"subsets": str(len(sides.after.subsets)), "best of them alone, %": f"{100 * best:.1f}"}
         before, after = (
-            [self._on(side.run / "policy", part, sides.newcomer) for part in side.subsets]
+            [self._subset_rows(side.run / "policy", part, sides.newcomer) for part in side.subsets]
             for side in (sides.before, sides.after)
         )
         other = f"{label}: before the stage"
         return [Arm(other, before), Arm(f"{label}: after it", after, {"minus before": other}, facts)]
 
-    def _by(self, worker: str) -> pl.LazyFrame:
-        """The worker's solo rows."""
+    def _solo_rows(self, worker: str) -> pl.LazyFrame:
+        """Return the rows of one worker that answers every question by itself."""
         recipe, pool = self.setup.recipe, self.setup.pool
         method = Method.static(Workflow.single(pool.names.index(worker)))
 
@@ -212,9 +226,9 @@ class Bench:
 
         no_policy = Path()
         key = {**scores_key(self.setup, no_policy, self._asked), "alone": worker}
-        return rows_once(self.setup, self._name, with_player(key), make)
+        return make_rows_once(self.setup, self._name, with_execution_code(key), make)
 
-    def _on(self, policy: Path, part: Part, newcomer: Worker | None) -> pl.LazyFrame:
+    def _subset_rows(self, policy: Path, part: WorkerSubset, newcomer: Worker | None) -> pl.LazyFrame:
         recipe, data, texts = self.setup.recipe, self.setup.workspace.data, self.setup.workspace.texts
         renumbered = recipe.adaptive is not None and recipe.adaptive.reshuffle
         cards = load_cards(data, [newcomer.name]) if newcomer and PolicyCard.read(policy).cards else ()
@@ -224,16 +238,16 @@ class Bench:
                 self._loaded[policy] = load_in_process(policy)
             conductor = self._loaded[policy]
             team = conductor.card.build_team(self.setup.pool, texts, recipe.execution, self._client())
-            team = team if newcomer is None else with_worker(team, newcomer, cards)
+            team = team if newcomer is None else add_worker(team, newcomer, cards)
             team = team.restrict_to(part, renumbered=renumbered)
             return run_async(evaluate(conductor, self._asked, team, recipe.evaluation, seed=recipe.seed))
 
         key = {**scores_key(self.setup, policy, self._asked), "part": str(part), "renumbered": str(renumbered)}
         if newcomer is not None:
             key |= {"newcomer": newcomer.name, "card": digest([card.model_dump() for card in cards])}
-        return rows_once(self.setup, self._name, with_player(key), make)
+        return make_rows_once(self.setup, self._name, with_execution_code(key), make)
 
     def _client(self) -> WorkerClient:
         if self._own is None:
-            self._own = self._making.client(self.setup.beside(self._name), "experiment")
+            self._own = self._making.open_client(self.setup.beside(self._name), "experiment")
         return self._own

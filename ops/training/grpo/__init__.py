@@ -1,5 +1,5 @@
-"""GRPO from a run's plan to its policy: `python -m ops.training.grpo --run FOLDER`.
+"""Train by GRPO from a run's plan to its policy: `python -m ops.training.grpo --run FOLDER`.
 
-What belongs here: the assembly of a run for every stage: its trainer, TRL's configuration, its questions, its curve.
-What does not: the parts, which do not depend on each other.
+This package assembles a run of any stage: its trainer, TRL's configuration, its questions and its curve. The parts that
+it assembles are in other packages and do not depend on each other.
 """

@@ -1,4 +1,4 @@
-"""GRPO's entry point: `python -m ops.training.grpo --run FOLDER`."""
+"""The command-line program that trains a run: `python -m ops.training.grpo --run FOLDER`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from ops.training.run.processes import STOP_SIGNALS, silence_libraries, watch_pa
 from ops.training.run.training_run import PLAN_FILE, RunPlan, RunResult, build_training_command
 
 EXIT_ERROR = 1
+"""The exit status after a known error."""
 
 
 def main() -> int:
-    """Train, or continue a run; return 0 on success or for a finished
-    run, and 1 after one line on stderr for a known error.
+    """Train the run in the folder of the option `--run`, or continue it, and return the exit status.
+
+    The status is 0 on success and for a run that has finished before. It is 1 after one line on stderr for a known
+    error.
     """
     what = "Train a Conductor by GRPO as the plan in a run's folder says."
     parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
-    for number in STOP_SIGNALS:  # before the first step; a shell ignores SIGINT for background processes
+    for number in STOP_SIGNALS:  # a shell lets background processes ignore SIGINT
         signal.signal(number, signal.SIG_DFL)
     watch_parents()
     # Dagster reads messages from one process, so only the first rank reports.
@@ -50,7 +53,7 @@ def main() -> int:
 
 
 def print_result(result: RunResult, folder: Path) -> None:
-    """Print the run's result in one or two lines."""
+    """Print a run's result in one line, and a second line if the run ended early."""
     print(
         f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
         f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"
@@ -60,7 +63,10 @@ def print_result(result: RunResult, folder: Path) -> None:
 
 
 def train_run(folder: Path) -> RunResult | None:
-    """Return the run's result; None on ranks other than the first. Raises every kind of `PodiumError`."""
+    """Train the run in a folder and return its result, or None on ranks other than the first.
+
+    Raises subclasses of `PodiumError`.
+    """
     plan = RunPlan.read(folder)
     if (done := RunResult.read(folder)) is not None:
         print(f"{folder.name} has finished already: {done.steps} steps")
@@ -69,7 +75,7 @@ def train_run(folder: Path) -> RunResult | None:
         remedy = "Start it with: " + shlex.join(build_training_command(plan, folder))
         raise ConfigError(folder / PLAN_FILE, "recipe.grpo.deepspeed", "needs its launcher", remedy)
     check_cold_start(plan.base_policy, plan.recipe.cold_start)
-    if plan.recipe.grpo.deepspeed is None:  # otherwise before the ranks start, which must agree
+    if plan.recipe.grpo.deepspeed is None:  # with DeepSpeed this was done before the ranks started
         find_intact_checkpoint(folder)
     silence_libraries()
     from ops.training.grpo.trainer import run_training

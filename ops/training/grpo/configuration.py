@@ -1,4 +1,4 @@
-"""Translate a run's plan into settings of TRL, transformers and the workers."""
+"""Translate a run's plan into settings of TRL and transformers, and into the policy for unreachable workers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from ops.training.run.training_run import RunPlan
 
 
 def build_trl_config(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> GRPOConfig:
-    """Return TRL's configuration: one optimizer step per batch of rollouts, group-normalised advantages.
+    """Return TRL's configuration: one optimizer step per batch of rollouts, and advantages that are normalised by
+    group.
 
-    `ends`: ids of the tokens at which vLLM stops, in addition to those in the model's files.
+    `ends` holds the ids of the tokens at which vLLM stops, in addition to those in the model's files.
     """
     grpo = plan.recipe.grpo
     bf16 = getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16"
@@ -60,15 +61,16 @@ def build_trl_config(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> G
         disable_tqdm=True,
         log_completions=False,
     )
-    # Set only now for DeepSpeed on CPUs: transformers allows it there only beside `use_cpu`, which disables DeepSpeed.
+    # bf16 is set here for DeepSpeed on CPUs, because the constructor accepts it on CPUs only together with `use_cpu`,
+    # which disables DeepSpeed.
     arguments.bf16 = bf16
     return arguments
 
 
 def _device_settings(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
-    """Return settings of generation and devices.
+    """Return the settings that depend on the generation engine and on the devices.
 
-    Under DeepSpeed on CPUs neither `use_cpu` nor a `deepspeed` argument may be given, because either disables
+    With DeepSpeed on CPUs, neither `use_cpu` nor the argument `deepspeed` may be given, because either disables
     DeepSpeed.
     """
     chosen: dict[str, Any] = {"use_vllm": grpo.vllm}
@@ -92,13 +94,16 @@ def _device_settings(grpo: Grpo, ends: Sequence[int]) -> dict[str, Any]:
 
 
 def max_sequence_tokens(grpo: Grpo, model: Any) -> int | None:
-    """Return the longest sequence of prompt and completion (tokens): the model's limit, or vLLM's if that is
-    smaller."""
+    """Return the largest number of tokens that a prompt and its completion may have together.
+
+    This is the limit of the model, or that of vLLM if it is smaller. None means that neither has a limit.
+    """
     limits = [context_length(model.config), grpo.vllm_max_model_length if grpo.vllm else None]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def build_outage_policy(plan: RunPlan) -> OutagePolicy:
-    """Return how long a step waits for unreachable workers. In a rehearsal no worker recovers."""
+    """Return how long a step waits for unreachable workers. A rehearsal does not wait, because no worker recovers in
+    it."""
     grpo = plan.recipe.grpo
     return OutagePolicy(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else NO_WAITING

@@ -1,4 +1,4 @@
-"""The curve of a run (one JSON line per step), and its summary."""
+"""The curve of a run, which has one JSON line per step, and the run's result, which summarizes the curve."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import Counts
 
 ReportProgress = Callable[[int, int, str], None]
-"""Callback with the step, the last step, and the step's results."""
+"""A callback that receives the number of a step, the number of the last step, and the step's results in words."""
 REWARD_WINDOW = 5
-"""Number of steps with a reward that "reward before" and "reward after" average."""
+"""The number of steps over which a run's rewards "before" and "after" are averaged; steps without a reward do not
+count."""
 _NO_REWARD = (
     "no rollout of the run had a reward, so that nothing was learnt: no worker was reached, or a rehearsal has none of "
     "the responses. Remove the run's folder to train again"
@@ -32,10 +33,13 @@ _NO_REWARD = (
 
 
 class TrainingCurve(TrainerCallback):  # type: ignore[misc]
-    """One JSON line per step for all ranks together: reward, losses, outcome rates, worker use, times."""
+    """Writes one JSON line per step with the results of all ranks: reward, losses, outcomes, worker use and times
+    (seconds)."""
 
     trainer: TimedTrainer
+    """The trainer whose times and rollouts the curve reads."""
     tracking: MlflowTracking | None = None
+    """The MLflow tracking that also receives each line. None means that MLflow is not used."""
 
     def __init__(self, file: Path, report: ReportProgress) -> None:
         self._file, self._report = file, report
@@ -45,15 +49,17 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
         self._digests = CheckpointDigests()
 
     def start(self, checkpoint: Path | None) -> None:
-        """Begin with the lines that the checkpoint has, since later steps are repeated; None: with none. Called on the
-        first rank."""
+        """Begin the curve with the lines that `checkpoint` holds, because the later steps are repeated.
+
+        The curve begins empty if `checkpoint` is None. Only the first rank calls this.
+        """
         if checkpoint is not None and (copy := checkpoint / self._file.name).is_file():
             self.rows = [json.loads(line) for line in copy.read_text(encoding="utf-8").splitlines()]
         self._file.with_name(f"{self._file.name}{SUFFIX}").unlink(missing_ok=True)
         write_text(self._file, self._as_text())
 
     def finish(self) -> None:
-        """Write the digests of the curve and of the last checkpoint."""
+        """Write the digests of the last checkpoint and of the curve."""
         self._digests.wait()
         with replacing_with_digest(self._file) as temporary:
             temporary.write_text(self._as_text(), encoding="utf-8")
@@ -62,7 +68,8 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
         return "".join(json.dumps(row) + "\n" for row in self.rows)
 
     def add_batch(self, statistics: StepStatistics) -> None:
-        """Receive the results of this rank's reward function: once per step, or once per round."""
+        """Add the statistics of one call of this rank's reward function, which is called once per step or once per
+        round."""
         self._statistics = add_round(self._statistics, statistics)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
@@ -75,7 +82,7 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
             self._digests.wait()  # the save may remove the checkpoint whose digests are being written
         if not logs or "reward" not in logs:
             return
-        # On every rank: TRL has gathered `logs` over the ranks, but not the reward function's results.
+        # Every rank runs this: TRL has gathered `logs` over the ranks, but not the reward function's statistics.
         landed = self.trainer.finished_rollouts
         own, waited = landed or (self._statistics, self._statistics.seconds)
         parts: list[tuple[StepStatistics, float, float]] = gather_object([
@@ -85,7 +92,7 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
             return
         statistics = merge_ranks([part for part, _, _ in parts])
         seconds = time.perf_counter() - self._began
-        # The ranks wait for the slowest of them before they update.
+        # The ranks wait for the slowest of them before they update, so its times are those of the step.
         generation, workers = max(((writing, waiting) for _, writing, waiting in parts), key=sum)
         row = {
             "step": state.global_step,
@@ -124,7 +131,8 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
             self.tracking.log_checkpoint(state.global_step)
 
     def build_result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
-        """Return the run's results over all attempts; `counts` of each rank's client are those of the last attempt.
+        """Return the run's result over all attempts. `counts` holds the calls of each rank's client in the last
+        attempt.
 
         Raises `Outage` if no step had a reward.
         """

@@ -1,7 +1,8 @@
-"""The questions of a whole training in order.
+"""The questions of a whole training, in the order in which they are asked.
 
-A step's questions depend only on the step's number. (TRL's sampler and transformers' count of epochs restart if a run
-is resumed in its second epoch, and would choose other questions than an uninterrupted run.)
+The questions of a step depend only on the step's number. The sampler of TRL and the count of epochs in transformers
+start again if a run is resumed in its second epoch, so that they would choose other questions than in a run without an
+interruption.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from ops.workflow.team import Team
 
 
 def build_dataset(plan: RunPlan, problems: Sequence[Problem], build_row: Callable[[Problem, int], Row]) -> Dataset:
-    """Return one row per question: its prompt in chat form, its key for the reward, its epoch, and in the adaptive
-    stage the offered ordinals.
+    """Return the data set of a run, which has one row per question.
 
-    Every epoch has its own random order. Raises the errors of `build_row`, and `DataError` for fewer problems than a
-    step needs.
+    A row has the prompt in chat form, the problem's key for the reward, the epoch and, in the adaptive stage, the
+    ordinals of the offered workers. Each epoch has a random order of its own. Raises `DataError` if there are fewer
+    problems than a step needs, and the errors of `build_row`.
     """
     grpo, seed = plan.recipe.grpo, plan.recipe.seed
     size = grpo.questions_per_step
@@ -46,7 +47,10 @@ def build_dataset(plan: RunPlan, problems: Sequence[Problem], build_row: Callabl
 
 
 def split_into_epochs(problems: int, questions_per_step: int, steps: int) -> Iterator[tuple[int, int]]:
-    """Give (epoch, its steps) for `steps` in total; an incomplete last step is dropped."""
+    """Yield each epoch with its number of steps, for `steps` steps in total.
+
+    An epoch's last problems are left out if they do not fill a step.
+    """
     whole = problems // questions_per_step
     for epoch, done in enumerate(range(0, steps, whole)):
         yield epoch, min(whole, steps - done)
@@ -55,9 +59,10 @@ def split_into_epochs(problems: int, questions_per_step: int, steps: int) -> Ite
 def build_row_maker(
     plan: RunPlan, team: Team, tokenizer: Any, context: int | None = None
 ) -> Callable[[Problem, int], Row]:
-    """Return a function that makes a problem's row in an epoch.
+    """Return a function that builds the data set's row of a problem in an epoch.
 
-    The function raises `PromptTooLongError` for a prompt that leaves no room for a completion in `context` tokens.
+    The function raises `PromptTooLongError` for a prompt that leaves no room for a completion in `context` tokens. With
+    `context` None, no length is checked.
     """
     grpo, adaptive = plan.recipe.grpo, plan.adaptive
 

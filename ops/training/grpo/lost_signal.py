@@ -1,4 +1,7 @@
-"""End a run without a training signal, and explain why."""
+"""Stop a run whose groups have no different rewards any more, and explain why.
+
+GRPO learns nothing from a group in which all rollouts have the same reward.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainerCallback
 
 SILENT_SHARE = 0.05
-"""Highest share of groups with different rewards in a step that counts as silent."""
+"""A step counts as silent if at most this share (0-1) of its groups have different rewards."""
 _CAUSE_SHARE = 0.5
-"""Share of a domain's rollouts from which an outcome is named as the cause."""
+"""An outcome is named as the cause in a domain if it makes up at least this share (0-1) of the domain's rollouts."""
 _REMEDIES = {
     "right": "where nearly all is right there is nothing left to learn: keep this policy, or offer harder problems "
     "(curation.shortlist_factor, curation.selector)",
@@ -29,7 +32,7 @@ Row = Mapping[str, Any]
 
 
 def count_silent_steps(rows: Sequence[Row]) -> int:
-    """Return the number of last consecutive steps (nearly) without groups of different rewards."""
+    """Return how many steps in a row, counted back from the last one, were silent (`SILENT_SHARE`)."""
     count = 0
     for row in reversed(rows):
         dead = row["zero_variance_groups"]
@@ -40,7 +43,10 @@ def count_silent_steps(rows: Sequence[Row]) -> int:
 
 
 def diagnose_lost_signal(rows: Sequence[Row], planned: int) -> str:
-    """Return in one line what the last steps of a run of `planned` steps show by domain, and the remedy."""
+    """Return one line that says which outcomes the given last steps had in each domain, and what to do.
+
+    `planned` is the number of steps that the run was to have.
+    """
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
         for domain, counts in row["outcomes"].items():
@@ -59,15 +65,17 @@ def _format_shares(counts: Counter[str]) -> str:
 
 
 def _choose_remedy(counts: Counter[str]) -> str:
+    """Return the remedy for the most frequent outcome of a domain, or the one for a lack of variety if outcomes are
+    mixed."""
     [(name, count)] = counts.most_common(1)
     mixed = name in ("right", "wrong") and count < (1 - SILENT_SHARE) * counts.total()
     return _VARIETY if mixed or count < _CAUSE_SHARE * counts.total() else _REMEDIES[name]
 
 
 class LostSignalStop(TrainerCallback):  # type: ignore[misc]
-    """Ends the training regularly after `steps` silent steps in a row.
+    """Ends a training after `steps` silent steps in a row, as if it had reached its last step.
 
-    The first rank, which has the curve, decides for all. `reason` is empty until then, and on other ranks.
+    The first rank has the curve and decides for all ranks. `reason` is empty until then, and always on the other ranks.
     """
 
     def __init__(self, steps: int, rows: Callable[[], Sequence[Row]]) -> None:

@@ -1,4 +1,4 @@
-"""GRPO from a run's plan, from its last checkpoint to its policy."""
+"""Run GRPO as a plan says, from the run's last checkpoint, if there is one, to its policy."""
 
 from __future__ import annotations
 
@@ -45,17 +45,20 @@ from ops.workflow.team import Team
 
 
 class RoundsTrainer(RoundsMixin, TimedTrainer):
-    """The trainer of the recursive stage."""
+    """The trainer of the recursive stage, which asks every question in two rounds."""
 
 
 def run_training(
     plan: RunPlan, folder: Path, report: ReportProgress, callbacks: Sequence[TrainerCallback] = ()
 ) -> RunResult | None:
-    """Train to the end, from the last complete checkpoint if there is one; the policy is written to `folder/policy`.
+    """Train a run to its end and write the policy to `folder/policy`.
 
-    Returns None on ranks other than the first. Raises `OverBudget` at the cap (run again with a larger one to
-    continue), `Outage` if workers stay unreachable, `Divergence` for non-finite numbers, `InvalidFirstStep` for a
-    champion that no longer writes valid workflows, and `TrainingStopped` after SIGTERM or SIGINT.
+    Training continues from the last complete checkpoint if there is one. Returns the result on the first rank and None
+    on the others.
+
+    Raises `OverBudget` at the budget's cap (a run with a larger cap continues there), `Outage` if workers stay
+    unreachable, `Divergence` for non-finite numbers, `InvalidFirstStep` for a champion that no longer writes valid
+    workflows, and `TrainingStopped` after SIGTERM or SIGINT.
     """
     configure_grading(plan.recipe, plan.root, plan.setup.workspace.cache)
     check_policy(plan.base_policy)
@@ -70,9 +73,9 @@ def run_training(
     model, tokenizer = load_model(plan.base_policy, card)
     precision = model.dtype
     if grpo.deepspeed is None:
-        # A step of 1e-6 would be rounded away in bfloat16 weights; DeepSpeed keeps its own copy in float32.
+        # An update of 1e-6 would be rounded to nothing in bfloat16 weights. DeepSpeed keeps its own copy in float32.
         model.float()
-    # TRL ends completions and masks at the tokens that the model declares, and saves the policy with them.
+    # TRL ends completions and masks at the end tokens of this configuration, and saves the policy with it.
     model.generation_config.eos_token_id = ends = find_end_tokens(model.generation_config.eos_token_id, tokenizer)
     team = card.build_team(plan.pool, plan.few_shots, plan.recipe.execution, client)
     room = max_sequence_tokens(grpo, model)
@@ -112,7 +115,7 @@ def run_training(
         return None
     model.to(precision)
     trainer.save_model(str(folder / "policy"))
-    if trainer.is_world_process_zero():  # a pickle that contains paths of this machine
+    if trainer.is_world_process_zero():  # this pickle contains paths of this machine
         (folder / "policy" / "training_args.bin").unlink(missing_ok=True)
     counts: list[Counts] = gather_object([client.counts])
     if not trainer.is_world_process_zero():
@@ -137,7 +140,8 @@ def _choose_trainer(
     plan: RunPlan, problems: dict[str, Problem], team: Team, curve: TrainingCurve, ends: Sequence[int],
     has_room: HasRoom, outage_policy: OutagePolicy, first: FirstStepCheck | None,
 ) -> Callable[..., TimedTrainer]:  # fmt: skip
-    """Make the trainer of the plan's stage with the arguments that all stages share."""
+    """Return a constructor of the trainer for the plan's stage, to which the arguments that all stages share are
+    given."""
     grpo = plan.recipe.grpo
     if plan.recursive is not None:
         rounds = RoundRewards(
@@ -155,11 +159,12 @@ def _choose_trainer(
 
 
 def _has_room(tokenizer: Any, longest: int | None, completion: int, messages: Sequence[Message]) -> bool:
+    """Return True if `completion` tokens fit after these messages in a sequence of at most `longest` tokens."""
     return longest is None or count_chat_tokens(tokenizer, messages) <= longest - completion
 
 
 def select_trainer_class(grpo: Grpo) -> type[TimedTrainer]:
-    """Return the trainer class: one step after another, or with overlapping rollouts."""
+    """Return the trainer class for a stage of first rounds: with overlapping steps if `grpo.staleness` is set."""
     if not grpo.staleness:
         return TimedTrainer
     return OverlappedTrainer
@@ -168,7 +173,7 @@ def select_trainer_class(grpo: Grpo) -> type[TimedTrainer]:
 def build_step_questions(
     plan: RunPlan, problems: Sequence[Problem], build_row: Callable[[Problem, int], Row]
 ) -> StepQuestions | None:
-    """Return the object that chooses the questions of each step; None if the recipe uses the data set's order."""
+    """Return the object that chooses the questions of each step, or None if the recipe uses the data set's order."""
     if plan.recipe.grpo.sampling == "epochs":
         return None
     return StepQuestions(

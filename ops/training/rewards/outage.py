@@ -1,4 +1,5 @@
-"""When a training waits or stops: unreachable workers, and a first step without valid workflows."""
+"""The two conditions under which a training stops by itself: unreachable workers, and a first step of invalid
+workflows."""
 
 from __future__ import annotations
 
@@ -16,15 +17,19 @@ from ops.workflow.team import Team
 
 
 class InvalidFirstStep(PodiumError):
-    """Most completions of the first step are invalid; the message has the share, the reasons and the remedy."""
+    """Raised if too many completions of a champion's first training step are invalid workflows.
+
+    The message has the share of invalid completions, the reasons and the remedy.
+    """
 
 
 class FirstStepCheck:
-    """A check of the first batch of completions only; each of several ranks checks its own part.
+    """Checks that the first batch of completions of a run consists of valid workflows.
 
     A champion generates valid workflows. If it does not in the first step of fine-tuning, its prompt contains something
     that it was not trained on (a new worker, another style), and training would teach it the format again at the
-    expense of its skills. `max_invalid`: the permitted share (0-1).
+    expense of its skills. `max_invalid` is the permitted share (0-1) of invalid completions. Each rank checks its own
+    completions.
     """
 
     def __init__(self, max_invalid: float, recipe: str, seed: int) -> None:
@@ -32,7 +37,10 @@ class FirstStepCheck:
         self._checked = False
 
     def check(self, texts: Sequence[str], teams: Sequence[Team], cut_off: Collection[int] = ()) -> None:
-        """Parse every completion as for execution. Raises `InvalidFirstStep` if too many are invalid."""
+        """Parse every completion of the first batch as for execution; later batches are not checked.
+
+        Raises `InvalidFirstStep` if too many completions are invalid.
+        """
         if self._checked:
             return
         self._checked = True
@@ -51,22 +59,30 @@ class FirstStepCheck:
 
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 600.0
-"""Pauses double: the first is as long as a worker's pause after five failures, the longest limits the loss when the
-workers recover."""
+"""The shortest and the longest pause between two attempts to reach workers, in seconds. Each pause is twice the one
+before. The first is as long as a worker's own pause after five failures. The longest limits the time that is lost after
+the workers have recovered."""
 _log = logging.getLogger(__name__)
 
 
 class Outage(PodiumError):
-    """Workers were unreachable for longer than a training waits; the message names them and how to continue."""
+    """Raised if workers were unreachable for longer than a training waits.
+
+    The message names the workers and says how to continue.
+    """
 
 
 @dataclass(frozen=True)
 class OutagePolicy:
-    """The conditions and the duration of a wait: `max_unscorable` and `outage_s` of `Grpo`. `sleep` takes seconds."""
+    """Says how many rollouts of a step may lack a reward, and how long a training waits for unreachable workers
+    otherwise."""
 
     max_unscorable: float
+    """The permitted share (0-1) of a step's rollouts without a reward (`Grpo.max_unscorable`)."""
     total_s: float
+    """The longest total wait in one step, in seconds (`Grpo.outage_s`)."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """The coroutine function that waits for a number of seconds. Tests and stop requests replace it."""
 
 
 async def execute_rollouts_with_retries(
@@ -79,11 +95,13 @@ async def execute_rollouts_with_retries(
     cut_off: Collection[int] = (),
     previous: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
-    """Run `execute_rollouts`, and repeat the unscorable rollouts after increasing pauses while there are more than
-    permitted.
+    """Execute rollouts, and repeat those without a reward while there are more of them than `outage_policy` permits.
 
-    After a pause they are repeated as long as their number falls. Answers so far are in the cache and are not paid for
-    again. Raises `Outage` when the pauses add up to `outage_policy.total_s`, and the errors of `execute_rollouts`.
+    Before each repetition there is a pause, each twice as long as the one before. After a pause the rollouts are
+    repeated as long as the number of those without a reward falls. Answers that were received are in the response cache
+    and are not paid for again.
+
+    Raises `Outage` when the pauses add up to `outage_policy.total_s`, and the errors of `execute_rollouts`.
     """
     teams = [team] * len(texts) if isinstance(team, Team) else team
     samples = [sample] * len(texts) if isinstance(sample, int) else sample
@@ -102,7 +120,7 @@ async def execute_rollouts_with_retries(
         _log.warning("%.0f%% of the step's rollouts have no reward: %s; again in %.0f s", 100 * share, who, pause)
         await outage_policy.sleep(pause)
         waited, pause = waited + pause, 2 * pause
-        while away:  # one call is let through as a probe of a failed worker; after its recovery, the other calls follow
+        while away:  # a failed worker gets one call as a probe first; the others follow when it has recovered
             again = await execute_rollouts(
                 [texts[i] for i in away],
                 [problems[i] for i in away],
@@ -121,11 +139,13 @@ async def execute_rollouts_with_retries(
 
 
 def _find_unscorable(rollouts: Sequence[Rollout]) -> list[int]:
+    """Return the places of the rollouts that have no reward."""
     return [index for index, rollout in enumerate(rollouts) if rollout.reward is None]
 
 
 def _describe_unreachable(rollouts: Sequence[Rollout]) -> str:
-    """Return the workers that did not answer, and the last error of the worker that failed most often."""
+    """Return a text that names the workers that did not answer, with the last error of the one that failed most
+    often."""
     failed = [
         step
         for rollout in rollouts

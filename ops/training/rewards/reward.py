@@ -1,5 +1,6 @@
-"""The reward function for TRL: it maps completions to 0 / 0.5 / 1
-plus the recipe's terms, or None, and counts outcomes.
+"""The reward function that TRL calls, and the statistics of each step's rollouts.
+
+A completion's reward is 0, 0.5 or 1 plus the recipe's reward terms, or None if its answer is not known.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from ops.workflow.strategy import SHAPES, classify_shape, count_worker_use, meas
 from ops.workflow.team import Team
 
 FIRST_ROUND, SECOND_ROUND = "round_1", "round_2"
+"""The names of first rounds and of recursive rounds in the statistics."""
 
 
 def count_rounds(rollouts: Sequence[Rollout]) -> Counter[str]:
-    """Count first and recursive rounds (`round_1`, `round_2`), the correct ones of each, and the recursive ones'
-    behaviour.
+    """Count the first rounds (`round_1`), the recursive rounds (`round_2`) and the outcomes of each.
 
-    `kept`: three empty lists. `loops`: the same workflow again. `to_right` and `to_wrong`: another answer than the
-    previous round's, graded otherwise.
+    `NAME/right` counts the rounds with a right answer. Four further counts describe the recursive rounds:
+    `round_2/kept` counts those that keep the previous answer by three empty lists, `round_2/loops` those that repeat
+    the previous workflow, `round_2/to_right` those that turn a wrong answer into a right one, and `round_2/to_wrong`
+    those that do the opposite.
     """
     counts = Counter[str]()
     for rollout in rollouts:
@@ -46,8 +49,10 @@ def count_rounds(rollouts: Sequence[Rollout]) -> Counter[str]:
 
 
 def round_shares(counts: Mapping[str, int]) -> dict[str, float]:
-    """Return each count as a share of its round's rollouts, and the number of recursive rounds; empty without
-    rounds."""
+    """Return each count as a share (0-1) of its round's rollouts, and the number of recursive rounds.
+
+    The mapping is empty if there were no rounds.
+    """
     if not counts:
         return {}
     of_rounds = {name: count / counts[name.partition("/")[0]] for name, count in counts.items() if "/" in name}
@@ -55,23 +60,27 @@ def round_shares(counts: Mapping[str, int]) -> dict[str, float]:
 
 
 class WorkerSamples(NamedTuple):
-    """The number of answers per prompt ("every": each rollout has its own), for groups of `group` rollouts."""
+    """Decides which sample of a worker's answers each rollout uses, so that rollouts can share or not share answers."""
 
     answers: int | Literal["every"] = 1
+    """The number of different answers that a prompt has over all epochs. "every" gives each rollout an answer of its
+    own."""
     group: int = 1
+    """The number of rollouts per question."""
     rank: int = 0
+    """The rank of this process."""
 
     @classmethod
     def from_settings(cls, grpo: Grpo) -> WorkerSamples:
-        """Make the `WorkerSamples` of this process from the settings."""
+        """Return the `WorkerSamples` that the GRPO settings ask for in this process."""
         return cls(grpo.worker_samples, grpo.rollouts_per_question, int(os.environ.get("RANK", "0")))
 
     def sample_indices(self, epoch: int, places: Iterable[int], rows: int | None = None) -> list[int]:
-        """Return the sample indices of the rollouts at these places
-        of this process's `rows` (None: these are all of them).
+        """Return the sample index of each rollout at the given places among this process's rows.
 
-        A problem is used once an epoch, so a rollout's place in its group gives a unique index. The rows of a group are
-        consecutive over all ranks, and may be on two of them.
+        `rows` is the number of this process's rows; None means that `places` lists all of them. A problem is used once
+        per epoch, so the epoch and a rollout's place in its group give a unique index. The rows of a group are
+        consecutive over all ranks, and may be divided between two ranks.
         """
         here = list(places)
         if self.answers != "every":
@@ -81,58 +90,64 @@ class WorkerSamples(NamedTuple):
 
 
 ONE_SAMPLE = WorkerSamples()
-"""One answer per prompt in all epochs."""
+"""Gives every rollout of every epoch the same answer to the same prompt."""
 
 
 TOP_PATTERNS = 10
-"""Number of patterns in a step's statistics."""
+"""The number of patterns that a step's statistics list as the most frequent ones."""
 NO_WAITING = OutagePolicy(max_unscorable=1.0, total_s=0.0)
-"""Accepts a step even if every worker is unreachable."""
+"""An outage policy that accepts a step even if every worker is unreachable."""
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
+"""A function that TRL calls with a batch of completions and that returns a reward, or None, for each."""
 
 
 @dataclass
 class StepStatistics:
-    """Statistics of rollouts as sums, so that several ranks can be added."""
+    """Statistics of a step's rollouts, kept as sums so that the statistics of several ranks can be added."""
 
     rollouts: int = 0
+    """The number of rollouts."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Rollouts by outcome (`share/…`), way to fail (`invalid/…`) and strategy (`shape/…`)."""
+    """The number of rollouts per outcome (`share/…`), per reason for an invalid workflow (`invalid/…`) and per shape of
+    the workflow (`shape/…`)."""
     every_pattern: Counter[str] = field(default_factory=Counter)
-    """Pattern (`ops.workflow.strategy.workflow_pattern`) → rollouts."""
+    """The number of rollouts per pattern of the workflow (`ops.workflow.strategy.workflow_pattern`)."""
     planned_steps: int = 0
-    """Share of all well-formed workflows."""
+    """The number of steps of all well-formed workflows, whether they were executed or not."""
     calls: int = 0
-    """Responses of workers, `cached_calls` of them from the cache."""
+    """The number of worker responses, including those from the response cache."""
     cached_calls: int = 0
+    """The number of these responses that came from the response cache."""
     tokens: int = 0
-    """Tokens of those responses and their prompts."""
+    """Tokens of the worker responses and of their prompts."""
     cost_usd: float = 0.0
+    """USD that the worker responses cost when they were first given."""
     seconds: float = 0.0
-    """Seconds of waiting for workers; for ranks, which wait at the same time, the longest."""
+    """Seconds of waiting for workers. Ranks wait at the same time, so the longest wait counts when ranks are merged."""
     scorable: int = 0
+    """The number of rollouts that have a reward."""
     terms: dict[str, float] = field(default_factory=dict)
-    """Reward term → its contribution to the rewards of the scorable rollouts."""
+    """The sum that each reward term added to the rewards of the scorable rollouts, by the term's name."""
     rounds: Counter[str] = field(default_factory=Counter)
-    """Behaviour of first and recursive rounds (`round_counts.count_rounds`); empty with one round."""
+    """The counts of first and recursive rounds (`count_rounds`). They are empty if the step has no recursive rounds."""
     worker_use: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Domain → worker → number of its steps."""
+    """The number of workflow steps that each worker was given, by domain and then by worker."""
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Domain → outcome → rollouts."""
+    """The number of rollouts with each outcome, by domain and then by outcome."""
     sample: str = ""
-    """The text of a workflow whose answer was right."""
+    """The text of one workflow whose answer was right. It is empty if there was none."""
 
     @property
     def top_patterns(self) -> dict[str, int]:
-        """Return the most frequent patterns → rollouts."""
+        """Return the `TOP_PATTERNS` most frequent patterns with their numbers of rollouts."""
         return dict(self.every_pattern.most_common(TOP_PATTERNS))
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return one number per name: counts, shares of the rollouts in [0, 1], USD, seconds.
+        """Return one number per name: counts, shares of the rollouts in [0, 1], USD and seconds.
 
-        `right_if_valid` is the share of correct answers among those of valid workflows, `measure_diversity` the entropy
-        of the patterns in bits, `term/…` the mean contribution of a reward term to a scorable rollout.
+        `right_if_valid` is the share of right answers among the graded rollouts. `diversity` is the entropy of the
+        patterns in bits. `term/…` is the mean contribution of a reward term to a scorable rollout.
         """
         patterns, entropy = measure_diversity(self.every_pattern.elements())
         graded = self.counts["share/right"] + self.counts["share/wrong"]
@@ -154,7 +169,7 @@ class StepStatistics:
 
 
 def merge_ranks(parts: Sequence[StepStatistics]) -> StepStatistics:
-    """Return the statistics of all ranks for one step."""
+    """Return the statistics of one step over all ranks, given those of each rank."""
     whole = StepStatistics()
     for part in parts:
         whole.rollouts += part.rollouts
@@ -176,13 +191,14 @@ def merge_ranks(parts: Sequence[StepStatistics]) -> StepStatistics:
 
 
 def add_round(before: StepStatistics, after: StepStatistics) -> StepStatistics:
-    """Return the statistics of two successive rounds of one step on one rank."""
+    """Return the statistics of two successive rounds of one step on one rank, whose waiting times are added."""
     both = merge_ranks([before, after])
     both.seconds = before.seconds + after.seconds
     return both
 
 
 def _add_counts(parts: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """Add nested counts (domain, then name) of several parts."""
     return count_worker_use(
         (domain, name)
         for part in parts
@@ -198,9 +214,10 @@ def summarize_rollouts(
     seconds: float,
     contributions: Sequence[Mapping[str, float]] = (),
 ) -> StepStatistics:
-    """Summarize outcomes, failures, steps, calls, cost, strategies and worker use of one batch.
+    """Return the statistics of one batch of rollouts on the given problems.
 
-    `contributions`: the contribution of each rollout's reward terms.
+    `seconds` is the time that the batch took. `contributions` holds what each reward term added to each rollout's
+    reward.
     """
     workflows = [rollout.parsed.workflow for rollout in rollouts if rollout.parsed.workflow]
     traces = [rollout.trace for rollout in rollouts if rollout.trace]
@@ -237,6 +254,7 @@ def summarize_rollouts(
 
 
 def _sum_terms(added: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the sum of each reward term over all rollouts."""
     totals: dict[str, float] = {}
     for contribution in added:
         for name, value in contribution.items():
@@ -256,20 +274,22 @@ def build_reward_function(
     renumbered: bool = False,
     first_step: FirstStepCheck | None = None,
 ) -> RewardFunction:
-    """Return an async function for TRL's `reward_funcs`; the data set
-    must have the columns `problem` (keys) and `epoch`.
+    """Return the async function that TRL calls for rewards (its `reward_funcs`).
 
-    If it has a column `offered`, each question's prompt offered only these ordinals of the team (`renumbered`: counted
-    from 0 in their order), and every rollout is read and executed accordingly.
+    TRL's data set must have the columns `problem` (the problem's key) and `epoch`. If it also has a column `offered`,
+    each question's prompt offered only the workers with these ordinals, and every rollout is parsed and executed
+    accordingly. With `renumbered`, the offered workers are counted from 0 in the order of the column.
 
-    `weights`: reward term → its weight; None or empty: the bare 0 / 0.5 / 1. `ends`: the tokens that
-    end a completion. A completion without an end was cut off and counts as invalid: if a text that
-    continues after its lists earned as much, the policy would not learn to end it. Empty: every
-    completion counts as ended. Raises `Outage` if workers are unreachable for longer than `outage_policy`
-    allows, and `InvalidFirstStep` as `first_step` does (None: any first step is accepted).
+    `weights` maps each reward term to its weight. Without weights the reward is 0, 0.5 or 1. `ends` holds the ids of
+    the tokens that end a completion. A completion without such a token was cut off and counts as invalid, because the
+    policy would not learn to end its text if a text that goes on after its lists earned the same reward. If `ends` is
+    empty, every completion counts as ended. `first_step` checks the first batch; None accepts any first step.
 
-    `on_batch` receives the statistics of a batch, unless the caller passes another callback as `seen`: two batches may
-    end in either order.
+    `on_batch` receives the statistics of each batch, unless the caller of the function passes another callback as
+    `seen`. Overlapping trainers do so, because two batches may end in either order.
+
+    The function raises `Outage` if workers are unreachable for longer than `outage_policy` allows, and
+    `InvalidFirstStep` if the check of the first step fails.
     """
 
     async def workflow_reward(

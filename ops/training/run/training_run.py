@@ -1,4 +1,4 @@
-"""The plan of a training run: all inputs of GRPO, written before it starts.
+"""The plan and the result of a training run: all inputs of GRPO are written to the run's folder before it starts.
 
 This module does not import torch.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ops.benchmarks.graded import graders_of
+from ops.benchmarks.graded import graders_key_of_file
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.config.loading import check_against_pool, in_words
 from ops.core.atomic import sha256_of, write_text
@@ -30,10 +30,11 @@ from ops.training.run.processes import PARENT_VARIABLE, read_training_node
 from ops.training.run.trainer_version import record_trainer
 
 PLAN_FILE, RESULT_FILE, CURVE_FILE, DEEPSPEED_FILE = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
+"""The files in a run's folder with its plan, its result, its curve and the settings of DeepSpeed."""
 LOG_FILE = "trainer.log"
-"""The trainer's output."""
+"""The file in a run's folder to which the trainer's output is written."""
 EXTENSIONS_FOLDER = "extensions"
-"""Path in a run's folder where PyTorch compiles DeepSpeed's operations."""
+"""The folder inside a run's folder in which PyTorch compiles DeepSpeed's operations."""
 _RUN_AGAIN = "Give `podium run RECIPE` with the run's recipe, which makes it again"
 
 log = logging.getLogger(__name__)
@@ -44,46 +45,53 @@ _SETTINGS_WITHOUT_EFFECT = frozenset({
     "micro_batch", "outage_s", "processes", "vllm_max_model_length", "vllm_memory", "vllm_mode", "vllm_server_url",
     "vllm_sleep", "vllm_tensor_parallel",
 })  # fmt: skip
-"""Settings of memory, processes, disk and waiting. They only decide how a result is computed, so that a run continues
-with other values."""
+"""Fields of `Grpo` that decide how a result is computed (memory, processes, disk and waiting) and not what it is. They
+are left out of a run's key, so that an interrupted run continues when they are changed."""
 
 
 class RunPlan(Settings):
-    """The inputs of `python -m ops.training.grpo`; stored in the run's folder as `run.json`."""
+    """The inputs of `python -m ops.training.grpo`, which are stored in the run's folder as `run.json`."""
 
     root: Path
-    """The checkout, for cache and ledger."""
+    """The checkout, whose response cache and ledger the run uses."""
     recipe: Recipe
-    """The recipe with the settings of this run's GRPO."""
+    """The recipe, with the GRPO settings of this run's stage."""
     pool: Pool
+    """The pool of workers that the run calls, with their prices and limits."""
     offered: tuple[str, ...]
-    """Workers' names by ordinal."""
+    """The names of the offered workers. A worker's ordinal in the prompt is its place in this tuple."""
     base_policy: Path
-    """The policy that training starts from."""
+    """The folder of the policy that training starts from."""
     adaptive: Adaptive | None = None
-    """The subset of workers that each question offers; None: all."""
+    """The settings of the adaptive stage, in which each question offers a subset of the workers. None means that every
+    question offers all workers."""
     recursive: Recursive | None = None
-    """The recursive rounds; None: first rounds only."""
+    """The settings of the recursive stage. None means that the run has first rounds only."""
     from_champion: bool = False
-    """Whether the run fine-tunes a champion, whose first step must be valid workflows
-    (`guards.max_invalid_first_step`).
-    """
+    """True if the run fine-tunes a champion. The completions of its first step must then be valid workflows, up to the
+    share that `guards.max_invalid_first_step` permits to be invalid."""
     problems: Path
-    """The training mix."""
+    """The file of the training mix."""
     few_shots: Path
+    """The folder with the example texts that the prompt can contain."""
     account: str = ""
-    """The name under which the ledger counts the spending; empty: the run's own (`Setup.run`)."""
+    """The name under which the ledger counts the spending. An empty name stands for the run's own name
+    (`Setup.run`)."""
     mlflow_uri: str | None = None
-    """The store that tracks the curve; None: only the run's folder."""
+    """The URI of the MLflow store that tracks the run's curve. None means that the curve is written to the run's folder
+    only."""
 
     @property
     def setup(self) -> Setup:
-        """Return the checkout, recipe and pool of the run."""
+        """Return the checkout, recipe, pool and account of the run as a `Setup`."""
         return Setup(Workspace(self.root), self.recipe, self.pool, account=self.account)
 
     @classmethod
     def read(cls, folder: Path) -> RunPlan:
-        """Read the plan in a folder. Raises `DataError` if there is none."""
+        """Read the plan that is stored in a run's folder.
+
+        Raises `DataError` if there is no plan, if it is damaged, or if it has fields that this version does not know.
+        """
         try:
             check_digest(folder / PLAN_FILE, _RUN_AGAIN, missing="accepted")
             return cls.model_validate_json((folder / PLAN_FILE).read_text(encoding="utf-8"))
@@ -96,31 +104,44 @@ class RunPlan(Settings):
 
 
 class RunResult(Settings):
-    """The result of a finished run, `result.json`. Rewards are means over the rollouts of the first and the last
-    steps."""
+    """The result of a finished run, which is stored in the run's folder as `result.json`.
+
+    Rewards are means over the rollouts of the first steps and of the last steps. Costs are in USD and times in seconds.
+    """
 
     steps: int
+    """The number of optimizer steps that were trained."""
     reward_before: float
+    """The mean reward of the first `window` steps."""
     reward_after: float
+    """The mean reward of the last `window` steps."""
     window: int
-    """Number of steps in each of the two means."""
+    """The number of steps over which each of the two mean rewards is taken."""
     rollouts: int
+    """The number of rollouts of all steps."""
     live_calls: int
+    """The number of worker calls that were sent to a provider during the last attempt. An interrupted run that was
+    continued has several attempts."""
     cached_calls: int
-    """Value of the last attempt, if the run was interrupted and continued."""
+    """The number of worker calls that the response cache answered during the last attempt."""
     replayed_calls: int = 0
+    """The number of worker calls that a rehearsal answered from stored responses during the last attempt."""
     spent_usd: float = 0.0
-    """Value of the last attempt, like the two above."""
+    """USD spent during the last attempt."""
     cost_usd: float
-    """Original cost of the rollouts' worker responses, paid by this run or an earlier one."""
+    """USD that the rollouts' worker responses cost when they were first given, whether this run or an earlier one paid
+    them."""
     seconds: float
-    """Wall time of all attempts together."""
+    """Wall time of all attempts together, in seconds."""
     stopped: str = ""
-    """The reason for ending before the last step; empty if the last step was reached."""
+    """The reason why the run ended before its last step. It is empty if the last step was reached."""
 
     @classmethod
     def read(cls, folder: Path) -> RunResult | None:
-        """Read the result of the run in a folder; None if it has not finished. Raises `DamagedFile`."""
+        """Read the result of the run in a folder, or return None if the run has not finished.
+
+        Raises `DamagedFile` if the file is not the result that was written.
+        """
         file = folder / RESULT_FILE
         try:
             check_digest(file, _RUN_AGAIN, missing="accepted")
@@ -131,16 +152,17 @@ class RunResult(Settings):
             raise DamagedFile(file, "", "is not the result of a training", _RUN_AGAIN) from None
 
     def write(self, folder: Path) -> None:
-        """Store the result, by which the run in a folder has finished."""
+        """Write the result to a run's folder, which marks the run as finished."""
         with replacing_with_digest(folder / RESULT_FILE) as temporary:
             temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
 def read_curve(folder: Path) -> list[dict[str, Any]]:
-    """Return the complete lines of the curve in a run's folder, which may be growing; empty before the first step.
+    """Return the complete lines of the curve in a run's folder, one mapping per step.
 
-    The curve of a finished run that is damaged is restored from the run's last checkpoint. Raises `DamagedFile` where
-    that has another one.
+    The list is empty before the first step. The last line is left out while it is being written. If the run has
+    finished and its curve is damaged or missing, the curve is restored from the run's last checkpoint. Raises
+    `DamagedFile` if that checkpoint does not hold the whole curve.
     """
     curve = folder / CURVE_FILE
     try:
@@ -158,6 +180,10 @@ def read_curve(folder: Path) -> list[dict[str, Any]]:
 
 
 def _restore_curve(folder: Path, why: Exception) -> None:
+    """Write the curve of a finished run again from its newest intact checkpoint, and log why (`why`).
+
+    Raises `DamagedFile` if the checkpoint's copy has another number of steps than the run's result.
+    """
     curve, result, checkpoint = folder / CURVE_FILE, RunResult.read(folder), find_intact_checkpoint(folder)
     copy = None if checkpoint is None else checkpoint / CURVE_FILE
     text = copy.read_text(encoding="utf-8") if copy is not None and copy.is_file() else ""
@@ -182,16 +208,18 @@ def write_run_plan(
     *,
     from_champion: bool = False,
 ) -> Path:
-    """Write the plan for these inputs and return its folder; the same inputs give the same folder.
+    """Write the plan for these inputs and return the run's folder. The same inputs always give the same folder.
 
-    `deepspeed`: the content of the recipe's DeepSpeed file. `adaptive`: the stage that continues another run's policy
-    on worker subsets; `recursive`: the stage in rounds. `from_champion`: as in the plan. Raises `ConfigError` for
-    subsets that the pool does not have, and `DiskFull`.
+    `deepspeed` is the content of the recipe's DeepSpeed file. `adaptive` is given for the stage that continues another
+    run's policy on subsets of the workers, `recursive` for the stage in rounds. `from_champion` has the meaning of the
+    plan's field.
 
-    An interrupted run continues there; settings that do not change its result (caps, limits, prices, micro batches)
-    take their present values. A finished run is kept and not executed again. Where a new folder is begun although the
-    recipe has one already, a line says which of its inputs changed. Raises `ConfigError` for a checkpoint that
-    DeepSpeed cannot load with the present number of processes.
+    An interrupted run continues in its folder. Settings that do not change its result (caps, limits, prices, micro
+    batches) take their present values. A finished run is kept and not executed again. If a new folder is begun although
+    the recipe already has one, a log line says which of the inputs changed.
+
+    Raises `ConfigError` for subsets that the pool cannot provide and for a checkpoint that DeepSpeed cannot load with
+    the present number of processes, and `DiskFull`.
     """
     from ops.conductor.policy import PolicyCard
 
@@ -234,7 +262,8 @@ def write_run_plan(
 
 
 def _is_readable(folder: Path) -> bool:
-    """Return whether the folder has a plan that is what was written; a line names one that is not."""
+    """Return True if the folder has an undamaged plan of this version; a warning is logged for a plan that is not
+    usable."""
     try:
         RunPlan.read(folder)
     except DataError as error:
@@ -253,8 +282,10 @@ def _stage_recipe(recipe: Recipe, adaptive: Adaptive | None, recursive: Recursiv
 def run_key(
     setup: Setup, base_policy: Path, adaptive: Adaptive | None = None, recursive: Recursive | None = None
 ) -> str:
-    """Return the name of the folder that `write_run_plan` gives these inputs, without writing anything. The mix must
-    exist."""
+    """Return the name of the folder that `write_run_plan` uses for these inputs, without writing anything.
+
+    The training mix must exist.
+    """
     return _folder_name(
         _stage_recipe(setup.recipe, adaptive, recursive), run_inputs(setup, base_policy, adaptive, recursive)
     )
@@ -263,19 +294,19 @@ def run_key(
 def run_inputs(
     setup: Setup, base_policy: Path, adaptive: Adaptive | None = None, recursive: Recursive | None = None
 ) -> Key:
-    """Return the key of a training run: everything that decides its policy, except for the code of the trainer.
+    """Return the key of a training run, which holds everything that decides its policy except for the trainer's code.
 
-    A run is paid for by calls and hours of GPUs, so that a changed line of the trainer must not train again; the run
-    records the version that trained it (`trainer_version`). The mix must exist.
+    A run costs worker calls and GPU hours, so a changed line of the trainer must not train again. The run records the
+    version that trained it instead (`trainer_version`). The training mix must exist.
     """
     from ops.conductor.policy import policy_key
 
     recipe = _stage_recipe(setup.recipe, adaptive, recursive)
-    # The loss bnpo averages within each micro batch; the others do not depend on its size.
+    # The loss "bnpo" averages within each micro batch. The other losses do not depend on the size of a micro batch.
     only_how = set(
         _SETTINGS_WITHOUT_EFFECT - {"micro_batch"} if recipe.grpo.loss == "bnpo" else _SETTINGS_WITHOUT_EFFECT
     )
-    # A setting that is None is not in use, so that a new setting leaves the keys of earlier runs as they are.
+    # Settings that are None are left out, so that adding a new setting does not change the keys of earlier runs.
     settings = recipe.model_dump(
         include={"prompting", "grpo", "generation", "replay"}, exclude={"grpo": only_how}, exclude_none=True
     )
@@ -284,7 +315,7 @@ def run_inputs(
     return {
         "stage": "adaptive" if adaptive else "recursive" if recursive else "conductor",
         "data": sha256_of(mix)[:16],
-        "grader": digest(graders_of(mix)),
+        "grader": digest(graders_key_of_file(mix)),
         "policy": policy_key(base_policy),
         "workers": setup.pool.answers_key,
         "seed": str(recipe.seed),
@@ -297,7 +328,10 @@ def _folder_name(recipe: Recipe, key: Key) -> str:
 
 
 def _log_changed_inputs(folder: Path, recipe: Recipe, key: Key) -> None:
-    """Say in one line which inputs changed since the most similar run of the recipe with this seed, if there is one."""
+    """Log one line that says which inputs changed since the most similar run of this recipe with the same seed.
+
+    Nothing is logged if there is no such run.
+    """
     others: list[tuple[tuple[str, ...], Path]] = []
     for plan in folder.parent.glob(f"{recipe.policy_name}-*/{PLAN_FILE}"):
         with suppress(OSError, ValueError):
@@ -315,7 +349,10 @@ def _log_changed_inputs(folder: Path, recipe: Recipe, key: Key) -> None:
 
 
 def _check_layout(folder: Path, recipe: Recipe, deepspeed: Mapping[str, Any] | None) -> None:
-    """Raise `ConfigError` if the run has a checkpoint whose optimizer state is divided in another way than now."""
+    """Raise `ConfigError` if the run has a checkpoint whose optimizer state DeepSpeed divided in another way than now.
+
+    The division depends on the number of processes and on the ZeRO stage.
+    """
     if find_last_checkpoint(folder / CHECKPOINTS) is None or not _is_readable(folder):
         return
     before = RunPlan.read(folder).recipe.grpo.processes, _zero_stage(_read_deepspeed(folder))
@@ -330,6 +367,7 @@ def _check_layout(folder: Path, recipe: Recipe, deepspeed: Mapping[str, Any] | N
 
 
 def _read_deepspeed(folder: Path) -> dict[str, Any] | None:
+    """Return the DeepSpeed settings in a run's folder, or None if there are none or they cannot be read."""
     try:
         values: dict[str, Any] = json.loads((folder / DEEPSPEED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -338,13 +376,18 @@ def _read_deepspeed(folder: Path) -> dict[str, Any] | None:
 
 
 def _zero_stage(deepspeed: Mapping[str, Any] | None) -> str:
+    """Return the ZeRO stage of DeepSpeed settings in words for an error message."""
     if not deepspeed:
         return "no DeepSpeed"
     return f"ZeRO stage {deepspeed.get('zero_optimization', {}).get('stage', 0)}"
 
 
 def build_training_command(plan: RunPlan, folder: Path) -> list[str]:
-    """Return the command: this Python, or accelerate's launcher for DeepSpeed. Raises `ConfigError`."""
+    """Return the command line that trains the run in `folder`.
+
+    It starts this Python directly, or accelerate's launcher if the recipe uses DeepSpeed. Raises `ConfigError` if the
+    environment variables of several machines are wrong.
+    """
     module = ["-m", "ops.training.grpo", "--run", str(folder)]
     grpo = plan.recipe.grpo
     if grpo.deepspeed is None:
@@ -355,24 +398,27 @@ def build_training_command(plan: RunPlan, folder: Path) -> list[str]:
         "--deepspeed_config_file", str(folder / DEEPSPEED_FILE),
         "--num_processes", str(grpo.processes),
         *read_training_node().launcher_arguments(grpo.processes),
-        # Sets the file's `"bf16": {"enabled": "auto"}` on GPUs and CPUs.
+        # accelerate replaces the file's `"bf16": {"enabled": "auto"}` by this value, on GPUs and CPUs.
         "--mixed_precision", "bf16" if getattr(plan.recipe.policy, "dtype", "float32") == "bfloat16" else "no",
         *module,
     ]  # fmt: skip
 
 
 def prepare_environment(plan: RunPlan, folder: Path) -> dict[str, str]:
-    """Return environment variables for the trainer's process, which starts now; they make it end with this process.
+    """Prepare a run's folder for a start of the trainer, and return the environment variables of the trainer's process.
 
-    The version of the trainer is recorded in the run's folder; a line warns if the run was begun with another.
-    Damaged checkpoints are moved away for the ranks of one machine; several machines take the newest complete one.
+    With these variables the trainer ends when the calling process ends. The version of the trainer is recorded in the
+    run's folder, and a warning is logged if the run was begun with another version. Damaged checkpoints are moved away
+    before the ranks of one machine start, because all ranks must continue from the same checkpoint. If several machines
+    train together, they take the newest complete checkpoint.
 
     DeepSpeed compiles operations into a folder that PyTorch locks by a file. A process that is killed meanwhile leaves
-    the lock behind, and every later process waits for it silently and without end. Therefore a run compiles into its
-    own folder, and a lock that exists before the run starts is stale.
+    the lock behind, and every later process waits for it silently and without end. Therefore each run compiles into its
+    own folder, and a lock that exists before the run starts is stale and is removed.
 
-    vLLM beside the trainer listens on a port. Without one in the environment TRL takes 29500 if it is free, and of two
-    trainings that start together on one machine the second then fails. accelerate's launcher chooses its own.
+    If vLLM runs inside the trainer's process, it listens on a port. Without a port in the environment, TRL takes 29500
+    if it is free. If two trainings start together on one machine, the second then fails, so a free port is set here.
+    accelerate's launcher chooses its own port.
     """
     record_trainer(folder)
     variables = {PARENT_VARIABLE: name_of(os.getpid())}

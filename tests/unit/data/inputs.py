@@ -23,7 +23,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Recipe, Setup
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.stages.raw_problems import Raw, materialize_raw
+from ops.stages.raw_problems import RawProblems, materialize_raw
 from tests.builders import make_problem
 from tests.loading import sound_problems
 
@@ -106,10 +106,10 @@ def read_files(workspace: Workspace, benchmark: str, split: Split, *names: str, 
 
 def at(entry: Benchmark, place: Path, **parts: UpstreamSplit) -> Benchmark:
     """Return the benchmark with its dataset at `place`, and other cuts if the real ones need too many rows."""
-    return replace(entry, hub=replace(entry.hub, id=str(place), parts=parts or entry.hub.parts))
+    return replace(entry, hub=replace(entry.hub, id=str(place), splits=parts or entry.hub.splits))
 
 
-def materialize_all(setup: Setup) -> dict[str, Raw]:
+def materialize_all(setup: Setup) -> dict[str, RawProblems]:
     """Materialize the raw problems of every benchmark of the recipe."""
     return {name: materialize_raw(setup, name) for name in setup.recipe.benchmarks}
 

@@ -6,34 +6,34 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains, unseen_benchmarks
+from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks, training_domains
 from ops.benchmarks.source_rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
-from ops.quality import HeldOut, check_gold, check_problems
+from ops.quality import HeldOutQuestions, check_gold, check_problems
 from tests.command import podium
 from tests.loading import sound_problems
 from tests.unit.data.inputs import HUB_ROWS, make, read_files, write_rows
 
 
 def from_hub(name: str) -> Problem:
-    row = BENCHMARKS[name].from_hub(Row("hub", 7, HUB_ROWS[name], part="test", number=7))
-    return BENCHMARKS[name].problems([row], "test")[0]
+    row = BENCHMARKS[name].from_hub(Row("hub", 7, HUB_ROWS[name], source_name="test", number=7))
+    return BENCHMARKS[name].convert_rows([row], "test")[0]
 
 
 def test_the_registry_is_in_the_order_of_the_tables() -> None:
     assert training_benchmarks() == ("math500", "mmlu", "rlpr", "livecodebench")
-    assert unseen_benchmarks() == ("aime25", "gpqa_diamond", "bigcodebench")
-    assert tuple(BENCHMARKS) == training_benchmarks() + unseen_benchmarks()
+    assert ood_benchmarks() == ("aime25", "gpqa_diamond", "bigcodebench")
+    assert tuple(BENCHMARKS) == training_benchmarks() + ood_benchmarks()
     assert training_domains() == ("math", "mmlu", "rlpr", "code")
     assert training_domains(["aime25", "livecodebench", "math500"]) == ("math", "code")
     for entry in BENCHMARKS.values():
-        assert entry.licence and entry.citation and entry.asks and entry.cautions
-        assert entry.hub.columns and entry.hub.read_from and all(part.rows for part in entry.hub.parts.values())
-    releases = {split: part.config for split, part in BENCHMARKS["livecodebench"].hub.parts.items()}
+        assert entry.licence and entry.citation and entry.task and entry.cautions
+        assert entry.hub.columns and entry.hub.documented_by and all(part.rows for part in entry.hub.splits.values())
+    releases = {split: part.config for split, part in BENCHMARKS["livecodebench"].hub.splits.items()}
     assert releases == dict(BENCHMARKS["livecodebench"].releases), "a hub recipe names the release as configuration"
 
 
@@ -78,10 +78,10 @@ def test_every_embedded_split_passes_the_checks(name: str, workspace: Workspace)
     test = sound_problems(entry, "test", source, workspace, 5)
     assert len(test) == 8
     assert test == sound_problems(entry, "test", source, workspace, 6)
-    train = sound_problems(entry, "train", source, workspace, 5) if entry.trains else []
-    if entry.trains:
+    train = sound_problems(entry, "train", source, workspace, 5) if entry.has_training_split else []
+    if entry.has_training_split:
         assert len(train) == 12
-        assert check_problems(train, held_out=HeldOut(test)).failures == []
+        assert check_problems(train, held_out=HeldOutQuestions(test)).failures == []
     problems = [*test, *train]
     assert {(p.benchmark, p.domain, p.grader) for p in problems} == {(name, entry.domain, entry.grader)}
     gold = check_gold(problems)

@@ -14,7 +14,7 @@ from ops.benchmarks.quarantine import quarantine_file
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.stages.raw_problems import Raw, materialize_raw
+from ops.stages.raw_problems import RawProblems, materialize_raw
 from tests.setups import without_workers
 from tests.unit.data.inputs import lines, make_recipe, parquet
 
@@ -92,7 +92,7 @@ FATAL = {
 }
 
 
-def load(workspace: Workspace, name: str, benchmark: str = "math500", **fields: Any) -> Raw:
+def load(workspace: Workspace, name: str, benchmark: str = "math500", **fields: Any) -> RawProblems:
     """Materialize the benchmark with this training file."""
     source = BenchmarkSource(source="file", train_file=name, **fields)
     return materialize_raw(without_workers(workspace, make_recipe(**{benchmark: source})), benchmark)

@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.curation.decontaminate import Removed, decontaminate, leaks, report, upstream_item
-from ops.curation.question_text import exact_key, tokens
-from ops.curation.sketch import PERMUTATIONS, bands
+from ops.curation.decontaminate import (
+    RemovedCandidate,
+    build_contamination_report,
+    decontaminate,
+    find_leaks,
+    find_upstream_item,
+)
+from ops.curation.question_text import make_exact_key, tokenize
+from ops.curation.sketch import PERMUTATIONS, choose_bands
 from tests.unit.data.inputs import make
 
 LONG = (
@@ -40,7 +46,7 @@ OTHER = (
     ],
 )
 def test_only_spacing_punctuation_and_unicode_leave_the_key_as_it_is(text: str, other: str, same: bool) -> None:
-    assert (exact_key(text) == exact_key(other)) == same
+    assert (make_exact_key(text) == make_exact_key(other)) == same
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_only_spacing_punctuation_and_unicode_leave_the_key_as_it_is(text: str, 
     ],
 )  # fmt: skip
 def test_a_light_rewording_of_a_short_question_is_found(question: str, again: str) -> None:
-    (leak,) = leaks([make("planted", again)], [make("held-out", question, split="test")])
+    (leak,) = find_leaks([make("planted", again)], [make("held-out", question, split="test")])
     assert (leak.problem, leak.other, leak.kind) == ("math500/planted", "math500/held-out", "reworded")
     assert 0.7 <= leak.similarity <= 1
 
@@ -72,7 +78,7 @@ def test_a_light_rewording_of_a_short_question_is_found(question: str, again: st
     ],
 )
 def test_a_template_filled_otherwise_is_another_question(question: str, other: str) -> None:
-    assert leaks([make("candidate", other)], [make("held-out", question, split="test")]) == []
+    assert find_leaks([make("candidate", other)], [make("held-out", question, split="test")]) == []
 
 
 def test_other_choices_make_another_question_and_some_shared_ones_do_not() -> None:
@@ -80,7 +86,7 @@ def test_other_choices_make_another_question_and_some_shared_ones_do_not() -> No
     held_out = make("held-out", stem, grader="choice", choices=("oxygen", "carbon dioxide", "argon", "helium"))
     kept = make("kept", again, grader="choice", choices=("A only", "B only", "both", "neither"))
     same = make("same", again, grader="choice", choices=("argon", "carbon dioxide", "oxygen", "neon"))
-    assert [leak.problem for leak in leaks([kept, same], [held_out])] == ["math500/same"]
+    assert [leak.problem for leak in find_leaks([kept, same], [held_out])] == ["math500/same"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,9 @@ def test_other_choices_make_another_question_and_some_shared_ones_do_not() -> No
 def test_the_same_upstream_item_is_found_by_id(benchmark: str, train: str, test: str) -> None:
     mix = [make(train, "These words", benchmark=benchmark), make("math-train-1", "Other words")]
     held_out = [make(test, "are not alike", benchmark=benchmark, split="test")]
-    assert leaks(mix, held_out) == [Removed(f"{benchmark}/{train}", f"{benchmark}/{test}", "contamination", "id", 1.0)]
+    assert find_leaks(mix, held_out) == [
+        RemovedCandidate(f"{benchmark}/{train}", f"{benchmark}/{test}", "contamination", "id", 1.0)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -104,16 +112,16 @@ def test_the_same_upstream_item_is_found_by_id(benchmark: str, train: str, test:
     [("mmlu", "mmlu-17"), ("math500", "math-train-17"), ("math500", "math500-17"), ("aime25", "1")],
 )
 def test_an_id_without_an_upstream_item_is_not_evidence(benchmark: str, name: str) -> None:
-    assert upstream_item(make(name, benchmark=benchmark)) is None
+    assert find_upstream_item(make(name, benchmark=benchmark)) is None
 
 
 def test_train_and_test_items_of_one_number_differ() -> None:
-    assert upstream_item(make("train/algebra/1.json")) != upstream_item(make("test/algebra/1.json"))
+    assert find_upstream_item(make("train/algebra/1.json")) != find_upstream_item(make("test/algebra/1.json"))
 
 
 def test_duplicates_within_the_candidates_are_no_leaks() -> None:
     twice = [make("1", "How many primes are below 50?"), make("2", "how many primes are below 50")]
-    assert leaks(twice, []) == []
+    assert find_leaks(twice, []) == []
     assert [removal.cause for removal in decontaminate(twice, []).removed] == ["duplicate"]
 
 
@@ -137,13 +145,15 @@ def test_planted_contamination_is_removed_and_reported(planted: str, kind: str) 
     assert (removed.problem, removed.other) == ("math500/planted", "math500/held-out")
     assert (removed.cause, removed.kind) == ("contamination", kind)
     assert 0.8 <= removed.similarity <= 1
-    written = report(clean, 2, 1, 0.8)
+    written = build_contamination_report(clean, 2, 1, 0.8)
     assert written["removed"] == [{"benchmark": "math500", "cause": "contamination", "kind": kind, "count": 1}]
     assert written["pairs"][0]["problem"] == "math500/planted"
 
 
 def test_threshold_decides_what_is_near() -> None:
-    grams, other = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in map(tokens, (LONG, REWORDED)))
+    grams, other = (
+        {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in map(tokenize, (LONG, REWORDED))
+    )
     similarity = len(grams & other) / len(grams | other)
     test, planted = make("held-out", LONG, split="test"), make("planted", REWORDED)
     kinds = {shift: decontaminate([planted], [test], similarity + shift).removed[0].kind for shift in (-0.001, 0.001)}
@@ -177,11 +187,11 @@ def test_an_evaluation_question_from_another_benchmark_counts() -> None:
 
 @given(st.text(), st.text(alphabet=" \t\n\u00a0\u3000", max_size=5))
 def test_spacing_never_changes_the_exact_key(text: str, space: str) -> None:
-    assert exact_key(text) == exact_key(space.join(text)) == exact_key(f"{space}{text}{space}")
+    assert make_exact_key(text) == make_exact_key(space.join(text)) == make_exact_key(f"{space}{text}{space}")
 
 
 @given(st.floats(min_value=0.2, max_value=1.0))
 def test_bands_use_at_most_all_permutations_and_miss_little(threshold: float) -> None:
-    count, rows = bands(threshold)
+    count, rows = choose_bands(threshold)
     assert 2 <= count <= count * rows <= PERMUTATIONS
     assert (1 - threshold**rows) ** count <= 1e-3

@@ -19,11 +19,21 @@ from scipy.stats import spearmanr
 from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.curation.cover import choose, draw
-from ops.curation.selection import choose_mix, shortlist
+from ops.curation.cover import choose_diverse, draw_evenly
+from ops.curation.selection import choose_mix, choose_shortlist
 from ops.curation.selector import SELECTORS, SelectionEvidence
-from ops.curation.selectors.proxy import proxy_weights
-from ops.curation.signal import JEFFREYS, Beta, Tally, agreement, fit_prior, group_signal, group_signals, pooled, rescue
+from ops.curation.selectors.proxy import compute_proxy_weights
+from ops.curation.signal import (
+    JEFFREYS_PRIOR,
+    BetaDistribution,
+    Tally,
+    classify_agreement,
+    estimate_group_signal,
+    estimate_group_signals,
+    fit_prior,
+    make_rescue_prior,
+    pool_tallies,
+)
 from tests.bench import selectors
 from tests.unit.data.inputs import make
 
@@ -33,18 +43,18 @@ DOMAINS = ("math", "mmlu", "rlpr", "code")
 def test_draw_shares_places_evenly_and_fills_what_a_small_stratum_cannot() -> None:
     sizes = {"a": 2, "b": 50, "c": 50}
     problems = [make(f"{name}{i}", family=name) for name, size in sizes.items() for i in range(size)]
-    chosen = draw(problems, 20, seed=0)
+    chosen = draw_evenly(problems, 20, seed=0)
     assert Counter(problem.family for problem in chosen) == {"a": 2, "b": 9, "c": 9}
     assert chosen == [problem for problem in problems if problem in chosen]
-    assert draw(problems, 20, seed=1) != chosen
-    assert draw(problems, 500, seed=0) == problems
+    assert draw_evenly(problems, 20, seed=1) != chosen
+    assert draw_evenly(problems, 500, seed=0) == problems
 
 
 @given(st.permutations(range(30)), st.integers(0, 40))
 def test_draw_depends_on_names_not_on_order(order: list[int], count: int) -> None:
     problems = [make(str(i), f"q{i}", family=str(i % 4)) for i in range(30)]
-    chosen = {p.id for p in draw([problems[i] for i in order], count, seed=3)}
-    assert chosen == {p.id for p in draw(problems, count, seed=3)}
+    chosen = {p.id for p in draw_evenly([problems[i] for i in order], count, seed=3)}
+    assert chosen == {p.id for p in draw_evenly(problems, count, seed=3)}
     assert len(chosen) == min(count, 30)
 
 
@@ -59,7 +69,7 @@ def candidates(count: int) -> list[Problem]:
 def test_shortlist_has_the_factor_of_places_and_no_contamination() -> None:
     offered = [*candidates(30), make("planted", "how MANY primes  are below 50")]
     held_out = {"math500": [make("held-out", "How many primes are below 50?", split="test")]}
-    selection = shortlist(offered, held_out, Curation(per_domain=10, shortlist_factor=1.25), seed=0)
+    selection = choose_shortlist(offered, held_out, Curation(per_domain=10, shortlist_factor=1.25), seed=0)
     assert Counter(problem.domain for problem in selection.problems) == dict.fromkeys(DOMAINS, 13)
     assert "planted" not in {problem.id for problem in selection.problems}
     assert [selection.report[name] for name in ("candidates", "kept", "evaluation_questions")] == [121, 120, 1]
@@ -67,7 +77,7 @@ def test_shortlist_has_the_factor_of_places_and_no_contamination() -> None:
 
 def test_shortlist_without_enough_clean_candidates_names_the_domain() -> None:
     with pytest.raises(DataError, match=r"domain 'math': has 10 candidates, of 10, .* the mix needs 11"):
-        shortlist(candidates(10), {}, Curation(per_domain=11), seed=0)
+        choose_shortlist(candidates(10), {}, Curation(per_domain=11), seed=0)
 
 
 def rated(problems: list[Problem], rate: Callable[[int], dict[str, float]]) -> dict[str, dict[str, Tally]]:
@@ -80,20 +90,24 @@ def rated(problems: list[Problem], rate: Callable[[int], dict[str, float]]) -> d
 def test_mix_leaves_out_what_every_worker_solves_first(selector: Any) -> None:
     problems = candidates(20)
     rates = rated(problems, lambda i: {str(worker): float(i % 4 == 0 or worker % 2) for worker in range(12)})
-    classes = Counter(agreement(problem, rates) for problem in problems if problem.domain == "math")
+    classes = Counter(classify_agreement(problem, rates) for problem in problems if problem.domain == "math")
     assert classes == {"all": 5, "some": 15}
-    mix = choose_mix(problems, SelectionEvidence(Curation(per_domain=15, selector=selector), 0, rates, group=8))
+    mix = choose_mix(
+        problems, SelectionEvidence(Curation(per_domain=15, selector=selector), 0, rates, rollouts_per_question=8)
+    )
     assert Counter(problem.domain for problem in mix) == dict.fromkeys(DOMAINS, 15)
-    assert {agreement(problem, rates) for problem in mix} == {"some"}
-    more = choose_mix(problems, SelectionEvidence(Curation(per_domain=18, selector=selector), 0, rates, group=8))
-    assert Counter(agreement(p, rates) for p in more if p.domain == "code") == {"some": 15, "all": 3}
+    assert {classify_agreement(problem, rates) for problem in mix} == {"some"}
+    more = choose_mix(
+        problems, SelectionEvidence(Curation(per_domain=18, selector=selector), 0, rates, rollouts_per_question=8)
+    )
+    assert Counter(classify_agreement(p, rates) for p in more if p.domain == "code") == {"some": 15, "all": 3}
 
 
 def test_mix_keeps_problems_that_no_worker_solves_alone() -> None:
     problems = candidates(40)
     rates = rated(problems, lambda i: {"a": float(i % 2), "b": 0.0})
     mix = choose_mix(problems, SelectionEvidence(Curation(per_domain=20, selector="disagreement"), 0, rates))
-    classes = Counter(agreement(problem, rates) for problem in mix)
+    classes = Counter(classify_agreement(problem, rates) for problem in mix)
     assert classes["none"] > 20 and classes["some"] > 20
 
 
@@ -108,8 +122,8 @@ def test_selectors_without_responses_ignore_them(selector: Any) -> None:
 
 
 def test_unmeasured_problems_are_named_so_and_kept() -> None:
-    assert agreement(make("1"), {}) == "unmeasured"
-    assert agreement(make("1"), {"mmlu/1": {"a": Tally(1, 1)}}) == "unmeasured"
+    assert classify_agreement(make("1"), {}) == "unmeasured"
+    assert classify_agreement(make("1"), {"mmlu/1": {"a": Tally(1, 1)}}) == "unmeasured"
 
 
 def test_mix_from_too_small_a_shortlist_says_what_to_do() -> None:
@@ -133,23 +147,23 @@ def worded(count: int) -> list[Problem]:
 def test_the_choice_does_not_depend_on_the_order_and_follows_the_seed() -> None:
     offered = worded(120)
     weights = {problem.key: (int(problem.id) % 7) / 7 for problem in offered}
-    chosen = choose(offered, weights, 30, seed=4)
+    chosen = choose_diverse(offered, weights, 30, seed=4)
     shuffled = random.Random(1).sample(offered, len(offered))
-    assert {p.id for p in choose(shuffled, weights, 30, seed=4)} == {p.id for p in chosen}
+    assert {p.id for p in choose_diverse(shuffled, weights, 30, seed=4)} == {p.id for p in chosen}
     assert chosen == [problem for problem in offered if problem in chosen] and len(chosen) == 30
-    assert choose(offered, weights, 30, seed=5) != chosen
-    assert choose(offered, weights, 500, seed=4) == offered
+    assert choose_diverse(offered, weights, 30, seed=5) != chosen
+    assert choose_diverse(offered, weights, 500, seed=4) == offered
 
 
 def test_weight_is_preferred_and_every_stratum_covered() -> None:
     offered = worded(240)
     heavy = {problem.key for problem in offered if int(problem.id) % 5 == 0}
     weights = {problem.key: 1.0 if problem.key in heavy else 0.1 for problem in offered}
-    chosen = choose(offered, weights, 36, seed=0)
+    chosen = choose_diverse(offered, weights, 36, seed=0)
     assert sum(problem.key in heavy for problem in chosen) >= 34
     counts = Counter((problem.subject, problem.level) for problem in chosen)
     assert len(counts) == 6 and min(counts.values()) >= 5
-    alike = Counter((problem.subject, problem.level) for problem in choose(offered, {}, 36, seed=0))
+    alike = Counter((problem.subject, problem.level) for problem in choose_diverse(offered, {}, 36, seed=0))
     assert set(alike.values()) == {6}
 
 
@@ -157,25 +171,25 @@ def test_without_weights_a_repetition_is_passed_over_for_something_new() -> None
     chance = random.Random(2)
     same = [make(f"same{i}", "the old river and the grey stone") for i in range(30)]
     new = [make(f"new{i}", " ".join(chance.sample(WORDS, 7))) for i in range(30)]
-    chosen = choose([*same, *new], {}, 10, seed=0)
+    chosen = choose_diverse([*same, *new], {}, 10, seed=0)
     assert sum(problem.id.startswith("same") for problem in chosen) <= 2
 
 
 def test_places_are_filled_even_by_problems_of_no_weight() -> None:
     offered = worded(40)
-    assert len(choose(offered, dict.fromkeys((p.key for p in offered), 0.0), 39, seed=0)) == 39
+    assert len(choose_diverse(offered, dict.fromkeys((p.key for p in offered), 0.0), 39, seed=0)) == 39
 
 
 def test_proxies_prefer_the_middle_and_close_choices() -> None:
     levels = [make(f"l{i}", level=f"Level {i}", answer="1") for i in range(1, 6)]
-    weights = proxy_weights(levels)
+    weights = compute_proxy_weights(levels)
     assert max(weights, key=lambda name: weights[name]) == "math500/l3"
     assert weights["math500/l1"] == pytest.approx(weights["math500/l5"]) == 0.2
     close = make("close", choices=("the red star", "the red moon", "the red sun", "the red sky"))
     apart = make("apart", choices=("yes", "gold", "eleven", "the moon"))
-    weights = proxy_weights([close, apart])
+    weights = compute_proxy_weights([close, apart])
     assert weights["math500/close"] > weights["math500/apart"]
-    assert proxy_weights([make("alone")]) == {"math500/alone": 1.0}
+    assert compute_proxy_weights([make("alone")]) == {"math500/alone": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -228,46 +242,53 @@ GROUPS = st.integers(2, 64)
 
 @pytest.mark.parametrize("group", [2, 8, 64])
 @pytest.mark.parametrize("tally", [Tally(0, 0), Tally(0, 7), Tally(3, 7), Tally(7, 7), Tally(1.5, 6.2)])
-@pytest.mark.parametrize("second", [None, Beta(0.2, 3.8), Beta(2.0, 2.0)])
-def test_the_closed_form_is_what_simulated_groups_do(group: int, tally: Tally, second: Beta | None) -> None:
-    prior, chance, draws = Beta(0.3, 0.9), np.random.default_rng(3), 200_000
+@pytest.mark.parametrize("second", [None, BetaDistribution(0.2, 3.8), BetaDistribution(2.0, 2.0)])
+def test_the_closed_form_is_what_simulated_groups_do(group: int, tally: Tally, second: BetaDistribution | None) -> None:
+    prior, chance, draws = BetaDistribution(0.3, 0.9), np.random.default_rng(3), 200_000
     rate = chance.beta(prior.right + tally.right, prior.wrong + tally.samples - tally.right, draws)
     helped = chance.beta(*second, draws) if second else 0.0
     right = chance.binomial(group, 1 - (1 - rate) * (1 - helped))
     simulated = ((right > 0) & (right < group)).mean()
-    assert group_signal(tally, group, prior, second) == pytest.approx(simulated, abs=0.006)
+    assert estimate_group_signal(tally, group, prior, second) == pytest.approx(simulated, abs=0.006)
 
 
-@given(COUNTS, GROUPS, st.sampled_from([None, rescue(0.05), rescue(0.5)]))
+@given(COUNTS, GROUPS, st.sampled_from([None, make_rescue_prior(0.05), make_rescue_prior(0.5)]))
 def test_it_is_a_probability_that_grows_with_the_group(
-    counts: tuple[int, int], group: int, second: Beta | None
+    counts: tuple[int, int], group: int, second: BetaDistribution | None
 ) -> None:
     tally = Tally(*map(float, counts))
-    assert 0 <= group_signal(tally, group, JEFFREYS, second) <= group_signal(tally, group + 1, JEFFREYS, second) <= 1
+    assert (
+        0
+        <= estimate_group_signal(tally, group, JEFFREYS_PRIOR, second)
+        <= estimate_group_signal(tally, group + 1, JEFFREYS_PRIOR, second)
+        <= 1
+    )
 
 
 @given(COUNTS, GROUPS)
 def test_right_and_wrong_are_alike_without_chains(counts: tuple[int, int], group: int) -> None:
     right, samples = counts
     tally, mirror = Tally(float(right), float(samples)), Tally(float(samples - right), float(samples))
-    assert group_signal(tally, group, JEFFREYS, None) == pytest.approx(group_signal(mirror, group, JEFFREYS, None))
+    assert estimate_group_signal(tally, group, JEFFREYS_PRIOR, None) == pytest.approx(
+        estimate_group_signal(mirror, group, JEFFREYS_PRIOR, None)
+    )
 
 
 def test_disagreeing_workers_have_the_highest_forecast_and_chains_add_more_without_a_solver() -> None:
-    none, some, every = (group_signal(Tally(right, 7.0), 16) for right in (0.0, 3.0, 7.0))
+    none, some, every = (estimate_group_signal(Tally(right, 7.0), 16) for right in (0.0, 3.0, 7.0))
     assert some > none > every
 
 
 def test_pooling_gives_each_worker_the_same_weight() -> None:
-    assert pooled([Tally(1, 1), Tally(0, 1)]) == Tally(1, 2)
-    assert pooled([Tally(4, 4), Tally(0, 4)]) == Tally(4, 8)
-    right, samples = pooled([Tally(1, 1), Tally(0, 100)])
+    assert pool_tallies([Tally(1, 1), Tally(0, 1)]) == Tally(1, 2)
+    assert pool_tallies([Tally(4, 4), Tally(0, 4)]) == Tally(4, 8)
+    right, samples = pool_tallies([Tally(1, 1), Tally(0, 100)])
     assert right / samples == pytest.approx(0.5) and 2 < samples < 4
-    assert pooled([]) == pooled([Tally(0, 0)]) == Tally(0, 0)
+    assert pool_tallies([]) == pool_tallies([Tally(0, 0)]) == Tally(0, 0)
 
 
-@pytest.mark.parametrize("true", [Beta(0.2, 0.6), Beta(2.0, 1.0)])
-def test_the_prior_is_found_again_in_data_drawn_from_it(true: Beta) -> None:
+@pytest.mark.parametrize("true", [BetaDistribution(0.2, 0.6), BetaDistribution(2.0, 1.0)])
+def test_the_prior_is_found_again_in_data_drawn_from_it(true: BetaDistribution) -> None:
     chance = np.random.default_rng(5)
     right = chance.binomial(8, chance.beta(*true, 3000))
     prior = fit_prior(Tally(float(count), 8.0) for count in right)
@@ -275,26 +296,32 @@ def test_the_prior_is_found_again_in_data_drawn_from_it(true: Beta) -> None:
 
 
 @pytest.mark.parametrize(
-    ("true", "seed"), [(Beta(8.8, 56.5), 3), (Beta(7.4, 30.4), 5), (Beta(18.4, 64.2), 6), (Beta(1.6, 9.5), 25)]
+    ("true", "seed"),
+    [
+        (BetaDistribution(8.8, 56.5), 3),
+        (BetaDistribution(7.4, 30.4), 5),
+        (BetaDistribution(18.4, 64.2), 6),
+        (BetaDistribution(1.6, 9.5), 25),
+    ],
 )
-def test_every_digit_of_the_prior_is_that_of_the_optimum(true: Beta, seed: int) -> None:
+def test_every_digit_of_the_prior_is_that_of_the_optimum(true: BetaDistribution, seed: int) -> None:
     """Digits of an optimiser that stops early would differ between processors, and with them the data."""
     chance = np.random.default_rng(seed)
     right = chance.binomial(9, chance.beta(*true, 300))
 
     def unlikely(logs: np.ndarray) -> float:
         a, b = np.exp(logs)
-        away = ((logs - np.log(JEFFREYS)) ** 2).sum() / (2 * 1.5**2)
+        away = ((logs - np.log(JEFFREYS_PRIOR)) ** 2).sum() / (2 * 1.5**2)
         return float(away - (betaln(a + right, b + 9 - right) - betaln(a, b)).sum())
 
     exact = minimize(unlikely, np.log(true), method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-13})
-    assert fit_prior(Tally(float(count), 9.0) for count in right) == Beta(
+    assert fit_prior(Tally(float(count), 9.0) for count in right) == BetaDistribution(
         *(float(f"{value:.4g}") for value in np.exp(exact.x))
     )
 
 
 def test_little_data_leave_the_prior_near_jeffreys() -> None:
-    assert fit_prior([]) == JEFFREYS
+    assert fit_prior([]) == JEFFREYS_PRIOR
     prior = fit_prior([Tally(1, 1)])
     assert 0.2 < prior.right < 1.5 and 0.2 < prior.wrong < 1.5
 
@@ -303,6 +330,6 @@ def test_the_forecast_learns_each_benchmark_apart_and_covers_unmeasured_problems
     names = [str(number) for number in range(40)]
     easy = {f"mmlu/{name}": {"a": Tally(1, 1), "b": Tally(1, 1)} for name in names}
     mixed = {f"rlpr/{name}": {"a": Tally(1, 1), "b": Tally(0, 1)} for name in names}
-    signals = group_signals({**easy, **mixed}, 8, problems=[*easy, *mixed, "mmlu/new", "rlpr/new"])
+    signals = estimate_group_signals({**easy, **mixed}, 8, problems=[*easy, *mixed, "mmlu/new", "rlpr/new"])
     assert signals["mmlu/0"] < signals["mmlu/new"] < signals["rlpr/new"] <= signals["rlpr/0"] + 0.1
-    assert set(group_signals(easy, 8)) == set(easy)
+    assert set(estimate_group_signals(easy, 8)) == set(easy)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.hub import HubChanged
-from ops.benchmarks.problem_files import evaluation_questions, raw_file, training_candidates
+from ops.benchmarks.problem_files import raw_file, read_evaluation_questions, read_training_candidates
 from ops.benchmarks.registry import BENCHMARKS
 from ops.benchmarks.source_rows import Row
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
-from ops.stages.raw_problems import Raw, materialize_raw
+from ops.stages.raw_problems import RawProblems, materialize_raw
 from tests.loading import sound_problems
 from tests.setups import without_workers
 from tests.unit.data.inputs import HUB_ROWS, lines, make, make_recipe, materialize_all, read_files, write_rows
@@ -70,7 +70,7 @@ def test_exports_in_the_hubs_columns_are_read_as_from_the_hub(workspace: Workspa
     assert (problem.benchmark, problem.domain, problem.grader) == (name, entry.domain, entry.grader)
     assert problem.source.startswith(entry.hub.id)
     assert "Q" in problem.question or name == "bigcodebench"
-    [same] = entry.problems([entry.from_hub(Row("hub", 1, row, part="test", number=1))], "test")
+    [same] = entry.convert_rows([entry.from_hub(Row("hub", 1, row, source_name="test", number=1))], "test")
     assert same.source == entry.hub.id
     assert replace(problem, source=same.source, id=problem.id.removeprefix("v6/")) == same
 
@@ -153,7 +153,7 @@ def test_numbers_and_levels_are_read_as_text(workspace: Workspace) -> None:
 def test_any_row_is_a_problem_or_a_data_error(values: dict[str, Any]) -> None:
     for benchmark in ("math500", "mmlu", "livecodebench", "bigcodebench"):
         try:
-            problems = BENCHMARKS[benchmark].problems(iter([Row("f", 1, values)]), "test")
+            problems = BENCHMARKS[benchmark].convert_rows(iter([Row("f", 1, values)]), "test")
         except DataError as error:
             assert error.where.startswith("line 1")
         else:
@@ -174,7 +174,7 @@ def programs(workspace: Workspace, train: Rows, test: Rows, name: str = "b.jsonl
     return BenchmarkSource(source="file", **files, test_file=write_rows(workspace.root / name, test))
 
 
-def materialized(workspace: Workspace, source: BenchmarkSource) -> Raw:
+def materialized(workspace: Workspace, source: BenchmarkSource) -> RawProblems:
     return materialize_raw(without_workers(workspace, make_recipe(livecodebench=source)), "livecodebench")
 
 
@@ -185,12 +185,12 @@ def test_a_release_is_part_of_the_splits_name_and_source(workspace: Workspace) -
     assert [file.name for file in raw.files] == ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl"]
     assert raw.files[0] == raw_file(workspace, chosen, "livecodebench", "train")
     assert ({p.source for p in raw.train}, {p.source for p in raw.test}) == ({"v1"}, {"v6"})
-    assert [p for p in training_candidates(workspace, chosen) if p.benchmark == "livecodebench"] == raw.train
-    assert evaluation_questions(workspace, chosen)["livecodebench"] == raw.test
+    assert [p for p in read_training_candidates(workspace, chosen) if p.benchmark == "livecodebench"] == raw.train
+    assert read_evaluation_questions(workspace, chosen)["livecodebench"] == raw.test
     # A recipe that asks for another release never finds this one's questions.
     later = make_recipe(livecodebench=source.model_copy(update={"test_release": "v5"}))
     with pytest.raises(DataError, match=r"livecodebench-v5-test\.jsonl: does not exist"):
-        evaluation_questions(workspace, later)
+        read_evaluation_questions(workspace, later)
 
 
 def test_the_training_release_cannot_be_held_out(workspace: Workspace) -> None:

@@ -19,7 +19,7 @@ from ops.benchmarks.quarantine import quarantine_file
 from ops.config import Evaluation, Setup, load_recipe
 from ops.core.problem import Grade, Problem
 from ops.core.workspace import Workspace
-from ops.grading import configure, isolation
+from ops.grading import configure, find_available_isolation
 from ops.grading.graders import code
 from ops.quality import stage_checks
 from ops.quality.gold import GoldGrade, grade_gold
@@ -69,10 +69,10 @@ def edit(file: Path, **fields: Any) -> str:
 
 
 def test_rows_of_a_release_are_checked(setup: Setup, raw: dict[str, Path]) -> None:
-    sound = stage_checks.raw_problems(setup)
+    sound = stage_checks.check_raw_problems(setup)
     assert (sound.failures, sound.checked) == ([], 3 * 6 + 5)
     name = edit(raw["livecodebench-v1-train.jsonl"], tests=[])
-    failures = stage_checks.raw_problems(setup).failures
+    failures = stage_checks.check_raw_problems(setup).failures
     assert f"program without tests: livecodebench/{name}" in failures
 
 
@@ -80,22 +80,22 @@ def test_only_the_reference_programs_that_are_asked_are_run_and_once(
     workspace: Workspace, setup: Setup, raw: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run: list[str] = []
-    real = code.judge
+    real = code.grade_answer
 
     def counted(problem: Problem, program: str) -> Grade:
         run.append(problem.key)
         return real(problem, program)
 
-    graders = {**grading.GRADERS, "code": replace(grading.GRADERS["code"], judge=counted)}
+    graders = {**grading.GRADERS, "code": replace(grading.GRADERS["code"], grade_answer=counted)}
     monkeypatch.setattr(grading, "GRADERS", graders)
-    configure(workspace.root, isolation(), verdicts=workspace.cache)
+    configure(workspace.root, find_available_isolation(), verdicts=workspace.cache)
     evaluation = Evaluation.model_validate({"questions": 1})
     one = replace(setup, recipe=setup.recipe.model_copy(update={"evaluation": evaluation}))
 
     def programs_run(chosen: Setup) -> tuple[list[str], int, int]:
         run.clear()
         grading._MEMO.clear()  # as in another process
-        report = stage_checks.evaluation_programs(chosen)
+        report = stage_checks.check_evaluation_programs(chosen)
         return [failure.partition(": ")[0] for failure in report.failures], report.checked, len(run)
 
     assert programs_run(one) == ([], 1, 1), "the recipe asks one of the two questions"
@@ -110,13 +110,13 @@ def test_only_the_reference_programs_that_are_asked_are_run_and_once(
 def test_a_split_without_its_file_fails_and_names_the_file(setup: Setup, raw: dict[str, Path]) -> None:
     gone = ["livecodebench-v1-train.jsonl", "livecodebench-v6-test.jsonl", "mmlu-test.jsonl"]
     raw[gone[0]].unlink()
-    assert stage_checks.evaluation_programs(setup).success, "that of another split is gone"
+    assert stage_checks.check_evaluation_programs(setup).success, "that of another split is gone"
     for name in gone[1:]:
         raw[name].unlink()
-    materialized = stage_checks.raw_problems(setup, ["math500", "rlpr"])
+    materialized = stage_checks.check_raw_problems(setup, ["math500", "rlpr"])
     assert (materialized.success, materialized.checked) == (True, 12), "no file of other benchmarks is expected"
-    assert not stage_checks.evaluation_programs(setup).success
-    for check in (stage_checks.raw_problems, stage_checks.raw_gold):
+    assert not stage_checks.check_evaluation_programs(setup).success
+    for check in (stage_checks.check_raw_problems, stage_checks.check_raw_gold):
         report = check(setup, ["math500", "mmlu", "livecodebench"])
         assert not report.success
         assert len(report.failures) == 3
@@ -172,7 +172,7 @@ def test_a_few_failing_rows_are_quarantined_and_the_gate_passes(workspace: Works
     found = [(entry["kind"], entry["row"]["id"], entry["column"]) for entry in entries]
     assert found == [("failing gold", "q0", "answer"), ("failing gold", "q1", "answer")]
     assert all("rejected by the grader text" in entry["reason"] and entry["remedy"] for entry in entries)
-    report = stage_checks.raw_gold(setup)
+    report = stage_checks.check_raw_gold(setup)
     assert (report.success, report.checked, report.set_aside) == (True, 198, 2)
     assert report.summary == "198 rows checked; 2 set aside before, their gold answers failed"
 
@@ -181,7 +181,7 @@ def test_more_than_the_share_block_as_before_and_none_is_left_out(workspace: Wor
     setup = gold(workspace, 3)
     raw = materialize_raw(setup, "rlpr")
     assert (len(raw.train), raw.failing_gold, raw.quarantine) == (200, 0, ())
-    report = stage_checks.raw_gold(setup)
+    report = stage_checks.check_raw_gold(setup)
     assert (report.success, report.set_aside, len(report.failures)) == (False, 0, 3)
     assert report.failures[0].startswith("rlpr/q0: gold answer ")
 
@@ -197,7 +197,7 @@ def test_a_load_without_any_leaves_no_list_behind(workspace: Workspace) -> None:
         setup = gold(workspace, failing)
         materialize_raw(setup, "rlpr")
         assert quarantine_file(workspace, "rlpr", "train").exists() == bool(failing)
-    assert stage_checks.raw_gold(setup).summary == "200 rows checked"
+    assert stage_checks.check_raw_gold(setup).summary == "200 rows checked"
 
 
 def test_malformed_rows_are_counted_apart(workspace: Workspace) -> None:
@@ -205,7 +205,7 @@ def test_malformed_rows_are_counted_apart(workspace: Workspace) -> None:
     raw = materialize_raw(setup, "rlpr")
     assert (len(raw.train), raw.quarantined, raw.failing_gold) == (199, 1, 1)
     assert len(raw.quarantine[0].read_text(encoding="utf-8").splitlines()) == 2
-    assert stage_checks.raw_gold(setup).set_aside == 1
+    assert stage_checks.check_raw_gold(setup).set_aside == 1
 
 
 def test_recorded_data_settings_contain_the_share_only_if_it_was_changed(workspace: Workspace) -> None:

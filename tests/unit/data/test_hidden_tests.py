@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.benchmarks.catalogue import livecodebench
-from ops.benchmarks.catalogue.livecodebench import hidden_tests as unpacked
-from ops.benchmarks.problem_files import questions_key, read_problems, training_candidates, write_problems
-from ops.benchmarks.registry import BENCHMARKS, graded_on
+from ops.benchmarks.catalogue.livecodebench import unpack_hidden_tests as unpacked
+from ops.benchmarks.problem_files import questions_key, read_problems, read_training_candidates, write_problems
+from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.config import BenchmarkSource, Setup, load_recipe
 from ops.core.errors import DataError
 from ops.core.installation import resources
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
-from ops.grading import configure, grade_many, hidden_tests, isolation
+from ops.grading import configure, find_available_isolation, grade_many, hidden_tests
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from tests.builders import fenced
@@ -113,17 +113,19 @@ def test_functional_rows_call_the_method_they_name(workspace: Workspace) -> None
     [problem] = load(workspace, row)
     public = CodeTest("call", "Solution().has([1, 2], 3)", "True")
     assert problem.tests == (public,)
-    assert [test for _, test in hidden_tests.read(problem, "call")] == [replace(public, hidden=True)]
+    assert [test for _, test in hidden_tests.read_hidden_tests(problem, "call")] == [replace(public, hidden=True)]
 
 
 def test_a_row_says_whether_it_is_graded_on_hidden_tests(workspace: Workspace) -> None:
     full, bare, empty = load(workspace, {}, {"private_test_cases": None}, {"private_test_cases": "[]"})
-    assert graded_on([bare, empty]) == "public tests only (2 in 2 problems)"
-    assert graded_on([full]) == "hidden tests (1, and 1 public ones, in 1 problems)"
+    assert describe_graded_tests([bare, empty]) == "public tests only (2 in 2 problems)"
+    assert describe_graded_tests([full]) == "hidden tests (1, and 1 public ones, in 1 problems)"
     both = "hidden tests (1, and 2 public ones, in 2 problems, 1 of which have public ones only)"
-    assert graded_on([full, bare]) == both
+    assert describe_graded_tests([full, bare]) == both
     embedded = sound_problems(BENCHMARKS["livecodebench"], "train", BenchmarkSource(train=3), workspace, 0)
-    assert graded_on(embedded) == graded_on([]) == "", "a benchmark that hides nothing says nothing"
+    assert describe_graded_tests(embedded) == describe_graded_tests([]) == "", (
+        "a benchmark that hides nothing says nothing"
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,13 +194,13 @@ def test_no_hidden_test_is_in_a_row_of_either_form(workspace: Workspace) -> None
         "train: hidden tests (4, and 3 public ones, in 3 problems, 1 of which have public ones only); "
         "test: hidden tests (1, and 0 public ones, in 1 problems)"
     )
-    assert training_candidates(workspace, setup.recipe) == raw.train
+    assert read_training_candidates(workspace, setup.recipe) == raw.train
     materialize_shortlist(setup)
     mix = materialize_mix(setup).problems
     assert {problem.hidden for problem in mix} <= {problem.hidden for problem in raw.train}
     for file in (*raw.files, workspace.data / "shortlist.jsonl", workspace.data / "training_mix.jsonl"):
         assert SECRET not in file.read_text(encoding="utf-8")
-    configure(workspace.root, isolation())
+    configure(workspace.root, find_available_isolation())
     hidden_tests.check_hidden_tests([*raw.train, *raw.test])
     for problem in raw.train[:2]:
         right, wrong = (f"n = input()\nprint({{'1': 2, {wrong!r}: 7}}.get(n, n))" for wrong in ("", f"{SECRET}1"))

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 
 from ops.benchmarks.base import Benchmark
-from ops.benchmarks.hub import Hub, HubChanged, HubUnreachable, UpstreamSplit
+from ops.benchmarks.hub import HubChanged, HubDataset, HubUnreachable, UpstreamSplit
 from ops.benchmarks.problem_files import raw_file
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
@@ -46,7 +46,7 @@ def test_every_benchmark_comes_through_datasets(name: str, dataset: MakeDataset,
     entry, column = BENCHMARKS[name], IDS.get(name, "id")
     tables = {
         (part.config, part.split): [{**HUB_ROWS[name], column: f"rec{i}"} for i in range(3)]
-        for part in entry.hub.parts.values()
+        for part in entry.hub.splits.values()
     }
     entry = at(entry, dataset(tables))
     for split in entry.splits:
@@ -111,7 +111,11 @@ def test_files_that_do_not_fit_one_table_quote_no_row(dataset: MakeDataset, work
 def test_folder_without_data(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"hub dataset .*empty"):
-        list(Hub(str(tmp_path / "empty"), {"test": UpstreamSplit(None, "test")}, ("id",), "").rows("test", None))
+        list(
+            HubDataset(str(tmp_path / "empty"), {"test": UpstreamSplit(None, "test")}, ("id",), "").load_rows(
+                "test", None
+            )
+        )
 
 
 def test_a_revision_must_be_pinned_and_be_a_commit(workspace: Workspace) -> None:
@@ -192,13 +196,13 @@ def endpoint() -> Iterator[str]:
 ASK = """
 import json, sys, time
 time.sleep = lambda seconds: None  # between two tries of the hub's library
-from ops.benchmarks.hub import Hub, UpstreamSplit
+from ops.benchmarks.hub import HubDataset, UpstreamSplit
 from ops.core.errors import DataError
 for asked in sys.argv[1:]:
     name, revision = asked.split("@")
-    hub = Hub(name, {"test": UpstreamSplit(None, "test")}, ("id", "problem", "answer"), "")
+    hub = HubDataset(name, {"test": UpstreamSplit(None, "test")}, ("id", "problem", "answer"), "")
     try:
-        print(json.dumps(["rows", [row.values["problem"] for row in hub.rows("test", revision)]]))
+        print(json.dumps(["rows", [row.values["problem"] for row in hub.load_rows("test", revision)]]))
     except DataError as error:
         print(json.dumps([type(error).__name__, str(error)]))
 """

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.problem_files import read_problems, write_problems
-from ops.benchmarks.quarantine import judge, quarantine, quarantine_file
+from ops.benchmarks.quarantine import check_malformed_share, quarantine_file, quarantine_rows
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource
 from ops.core.errors import DataError
@@ -127,9 +127,9 @@ def test_no_damage_of_a_file_reveals_its_texts(workspace: Workspace, places: Pla
     source = BenchmarkSource(source="file", test_file=name, max_malformed_share=0.0)
     listed = quarantine_file(workspace, GPQA.name, "test")
     with pytest.raises(DataError) as caught:
-        loaded = GPQA.read("test", source, workspace, 0)
-        quarantine(workspace, GPQA, "test", loaded)
-        judge(GPQA, "test", loaded, source.max_malformed_share, listed)
+        loaded = GPQA.load("test", source, workspace, 0)
+        quarantine_rows(workspace, GPQA, "test", loaded)
+        check_malformed_share(GPQA, "test", loaded, source.max_malformed_share, listed)
     quarantined = listed.read_text(encoding="utf-8") if listed.exists() else ""
     assert places(caught.value, quarantine=quarantined) == set()
     assert name in str(caught.value), "the file is named"
@@ -174,7 +174,7 @@ def test_a_sound_file_loads_and_its_ids_are_identifiers(workspace: Workspace) ->
 def test_a_malformed_row_is_found_by_its_line_and_its_identifier(workspace: Workspace) -> None:
     (workspace.root / "g.jsonl").write_bytes(lines([ours(7, answer="Z"), ours(8, id=WORD)]))
     source = BenchmarkSource(source="file", test_file="g.jsonl")
-    file = quarantine(workspace, GPQA, "test", GPQA.read("test", source, workspace, 0))
+    file = quarantine_rows(workspace, GPQA, "test", GPQA.load("test", source, workspace, 0))
     entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     found = [(entry["line"], entry["column"], entry["id"]) for entry in entries]
     assert found == [(1, "answer", "q7"), (2, "id", None)]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.graded import make_custom_grader
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
@@ -20,7 +20,16 @@ from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure
-from ops.quality.agreement import ORDER, Agreed, Agreement, by_file, by_gold, load_agreement, measure, save_agreement
+from ops.quality.agreement import (
+    INJECTED_INSTRUCTION,
+    AgreementRate,
+    JudgeAgreement,
+    label_gold_answers,
+    load_agreement,
+    measure_agreement,
+    read_labelled_answers,
+    save_agreement,
+)
 from ops.quality.gold import grade_gold
 from ops.release.judgement import with_judges
 from ops.release.promotion import Check, GateDecision
@@ -61,7 +70,7 @@ def setup(checkout: Workspace, grader: dict[str, Any], **source: Any) -> Setup:
 
 def problems(made: Setup) -> list[Problem]:
     source = made.recipe.benchmarks["rlpr"].model_copy(update={"train_file": None})
-    return BENCHMARKS["rlpr"].read("test", source, made.workspace, 0).problems
+    return BENCHMARKS["rlpr"].load("test", source, made.workspace, 0).problems
 
 
 def test_problems_carry_the_graders_version_through_their_file(checkout: Workspace) -> None:
@@ -78,7 +87,7 @@ def test_problems_carry_the_graders_version_through_their_file(checkout: Workspa
 
 def test_a_functions_gold_answers_are_graded_by_it_and_a_judges_are_not(checkout: Workspace) -> None:
     made = setup(checkout, FUNCTION)
-    configure(checkout.root, "resource_limits", graders=map(plain_grader, made.recipe.own_graders))
+    configure(checkout.root, "resource_limits", graders=map(make_custom_grader, made.recipe.own_graders))
     assert [verdict.score for verdict in grade_gold(problems(made))] == [1.0]
     [verdict] = grade_gold(problems(setup(checkout, JUDGE)))
     assert (verdict.score, verdict.reason) == (None, "no gold answer, or a judge grades it")
@@ -133,9 +142,9 @@ def test_what_cannot_grade_is_refused_by_name(checkout: Workspace, grader: dict[
 def test_a_benchmark_whose_grader_needs_settings_is_refused_without_them(checkout: Workspace) -> None:
     entry = replace(BENCHMARKS["rlpr"], grader="judge")
     source = setup(checkout, JUDGE).recipe.benchmarks["rlpr"].model_copy(update={"train_file": None})
-    assert entry.read("test", source, checkout, 0).rows == 1
+    assert entry.load("test", source, checkout, 0).rows == 1
     with pytest.raises(ConfigError, match=r"benchmarks\.rlpr\.grader: is missing, and 'judge' needs settings"):
-        entry.read("test", source.model_copy(update={"grader": None}), checkout, 0)
+        entry.load("test", source.model_copy(update={"grader": None}), checkout, 0)
     with pytest.raises(ValueError, match="unknown grader essay; known: choice, code, function, judge, math"):
         replace(entry, grader="essay")
 
@@ -147,7 +156,7 @@ OWN = JudgeGrader(worker="judge", rubric="It is right.", asked=Worker(name="judg
 
 @pytest.fixture
 def judged(workspace: Workspace) -> list[Problem]:
-    configure(workspace.root, graders=[plain_grader(OWN)])
+    configure(workspace.root, graders=[make_custom_grader(OWN)])
     golds = enumerate(("4", "5", "", "4", "6"))
     return [make_problem(id=str(i), answer=gold, grader="judge", grading=OWN.version) for i, gold in golds]
 
@@ -164,33 +173,39 @@ def judging(rejects: str) -> Answering:
 
 
 def test_gold_answers_are_right_and_another_problems_are_wrong_some_with_an_order(judged: list[Problem]) -> None:
-    labelled = by_gold(judged, most=3)
-    assert [(each.problem.id, each.answer, each.right) for each in labelled] == [
-        ("0", "4", True), ("0", "5", False), ("1", "5", True), ("1", "4" + ORDER, False), ("3", "4", True),
+    labelled = label_gold_answers(judged, max_answers=3)
+    assert [(each.problem.id, each.answer, each.is_right) for each in labelled] == [
+        ("0", "4", True), ("0", "5", False), ("1", "5", True), ("1", "4" + INJECTED_INSTRUCTION, False),
+        ("3", "4", True),
         ("3", "6", False),
     ]  # fmt: skip
 
 
 def test_right_and_wrong_answers_count_apart(judged: list[Problem]) -> None:
-    labelled = by_gold(judged, 9)
-    obedient = measure("rlpr", "judge", "gold answers", labelled, judging("no answer has this"))
-    assert (obedient.right, obedient.wrong) == (Agreed(4, 4), Agreed(0, 4)), "it accepts everything"
-    assert obedient.low == 0.0
-    strict = measure("rlpr", "judge", "gold answers", labelled, judging(""))
-    assert (strict.right, strict.wrong, strict.usd) == (Agreed(0, 4), Agreed(4, 4), pytest.approx(0.008))
+    labelled = label_gold_answers(judged, 9)
+    obedient = measure_agreement("rlpr", "judge", "gold answers", labelled, judging("no answer has this"))
+    assert (obedient.right, obedient.wrong) == (AgreementRate(4, 4), AgreementRate(0, 4)), "it accepts everything"
+    assert obedient.lower_bound == 0.0
+    strict = measure_agreement("rlpr", "judge", "gold answers", labelled, judging(""))
+    assert (strict.right, strict.wrong, strict.usd) == (AgreementRate(0, 4), AgreementRate(4, 4), pytest.approx(0.008))
 
 
 def test_replies_of_another_form_are_counted(judged: list[Problem]) -> None:
-    made = measure("rlpr", "judge", "gold answers", by_gold(judged, 9), Answering("RIGHT"))
-    assert (made.unreadable, made.right, made.wrong) == (8, Agreed(0, 4), Agreed(4, 4))
+    made = measure_agreement("rlpr", "judge", "gold answers", label_gold_answers(judged, 9), Answering("RIGHT"))
+    assert (made.unreadable, made.right, made.wrong) == (8, AgreementRate(0, 4), AgreementRate(4, 4))
     assert "8 unreadable replies" in str(made)
 
 
 @pytest.mark.parametrize(
     ("agreed", "low", "high"),
-    [(Agreed(0, 0), 0, 1), (Agreed(10, 10), 0.722, 1), (Agreed(0, 10), 0, 0.278), (Agreed(81, 100), 0.722, 0.875)],
+    [
+        (AgreementRate(0, 0), 0, 1),
+        (AgreementRate(10, 10), 0.722, 1),
+        (AgreementRate(0, 10), 0, 0.278),
+        (AgreementRate(81, 100), 0.722, 0.875),
+    ],
 )
-def test_the_interval_is_wilsons(agreed: Agreed, low: float, high: float) -> None:
+def test_the_interval_is_wilsons(agreed: AgreementRate, low: float, high: float) -> None:
     assert agreed.interval == (pytest.approx(low, abs=1e-3), pytest.approx(high, abs=1e-3))
 
 
@@ -198,7 +213,7 @@ def test_labels_come_from_a_file(judged: list[Problem], workspace: Workspace) ->
     labels = [("rlpr/1", "Five.", True), ("rlpr/0", "5", False), ("mmlu/0", "A", True)]
     file = workspace.root / "labels.jsonl"
     write_rows(file, [dict(zip(("problem", "answer", "right"), label, strict=True)) for label in labels])
-    found = [(each.problem.key, each.answer, each.right) for each in by_file(file, judged)]
+    found = [(each.problem.key, each.answer, each.is_right) for each in read_labelled_answers(file, judged)]
     assert found == labels[:2], "those of other benchmarks are skipped"
 
 
@@ -217,11 +232,11 @@ def test_a_wrong_label_is_refused_with_its_line(
     file = workspace.root / "labels.jsonl"
     write_rows(file, [row])
     with pytest.raises(DataError, match=words):
-        by_file(file, judged)
+        read_labelled_answers(file, judged)
 
 
 def test_a_measurement_is_kept_for_one_version_of_the_judge(workspace: Workspace) -> None:
-    made = Agreement("rlpr", "judge", "labels.jsonl", Agreed(9, 10), Agreed(8, 10), 0, 0.01)
+    made = JudgeAgreement("rlpr", "judge", "labels.jsonl", AgreementRate(9, 10), AgreementRate(8, 10), 0, 0.01)
     assert load_agreement(workspace, OWN, "rlpr") is None
     save_agreement(workspace, OWN, made)
     assert load_agreement(workspace, OWN, "rlpr") == made
@@ -243,8 +258,11 @@ def test_the_gate_wants_the_lower_end_of_a_judges_agreement(workspace: Workspace
     assert with_judges(unjudged, gate, yes) == yes, "a recipe without judges"
     decided = with_judges(made, gate, yes)
     assert not decided.promote and "podium data gold quickstart" in decided.failed[0].explanation
-    for same, promoted in ((Agreed(9, 10), False), (Agreed(198, 200), True)):  # 9 of 10 may be far below 0.8
-        save_agreement(workspace, OWN, Agreement("rlpr", "judge", "gold answers", same, same, 0, 0.0))
+    for same, promoted in (
+        (AgreementRate(9, 10), False),
+        (AgreementRate(198, 200), True),
+    ):  # 9 of 10 may be far below 0.8
+        save_agreement(workspace, OWN, JudgeAgreement("rlpr", "judge", "gold answers", same, same, 0, 0.0))
         decided = with_judges(made, gate, yes)
         assert decided.promote == promoted and len(decided.checks) == 2
     assert not with_judges(made, gate, GateDecision(False, yes.checks)).promote, "agreement alone promotes nothing"

@@ -13,23 +13,23 @@ from ops.core.problem import CodeTest, Domain, Problem
 from ops.core.response import NO_RESPONSE
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.grading import hidden_tests, unreadable
+from ops.grading import find_gold_error, hidden_tests
 from ops.quality import (
     MAX_QUESTION_CHARS,
-    Balance,
-    HeldOut,
+    DomainBalance,
+    HeldOutQuestions,
     check_gold,
     check_problems,
     check_responses,
-    gold_response,
+    format_gold_response,
 )
-from ops.quality.gold import Golds, gold_report, grade_gold
+from ops.quality.gold import GoldGrades, grade_gold, render_gold_report
 from ops.quality.suite import docs_folder
 from tests.builders import make_response
 from tests.unit.data.inputs import make
 
 DOMAINS: tuple[Domain, ...] = ("math", "mmlu", "rlpr", "code")
-EACH_3 = Balance(DOMAINS, exactly=3)
+EACH_3 = DomainBalance(DOMAINS, exactly=3)
 SOUND = [make(f"{domain}{i}", f"{domain} {i}", domain=domain) for domain in DOMAINS for i in range(3)]
 UNPAIRED = r"\frac{1}{2"
 CANARY = "canary-4f1d"
@@ -48,15 +48,15 @@ def test_a_missing_file_of_hidden_tests_is_named(tmp_path: Path) -> None:
     hidden_tests.configure(tmp_path)
     folder = hidden_tests.hidden_tests_folder(tmp_path)
     tests = (CodeTest("stdin", "1", "12"), CodeTest("stdin", "", "1", True))
-    problem = hidden_tests.set_apart(make("p", grader="code", domain="code", answer="", tests=tests), folder)
+    problem = hidden_tests.extract_hidden_tests(make("p", grader="code", domain="code", answer="", tests=tests), folder)
     assert check_problems([problem]).failures == []
-    hidden_tests.file_of(folder, problem).unlink()
+    hidden_tests.hidden_tests_file(folder, problem).unlink()
     name = "hidden tests whose file is missing or damaged: math500/p"
     assert check_problems([problem]).failures == [name]
 
 
 def test_a_sound_set_passes() -> None:
-    report = check_problems(SOUND, balance=EACH_3, held_out=HeldOut([make("t", "Another?", split="test")]))
+    report = check_problems(SOUND, balance=EACH_3, held_out=HeldOutQuestions([make("t", "Another?", split="test")]))
     assert (report.success, report.failures, report.checked) == (True, [], 12)
 
 
@@ -78,7 +78,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
 
 def test_each_fault_is_named_with_its_row() -> None:
     planted = [make(f"planted{n}", **{"question": f"Planted {n}?", **fault}) for n, (fault, _) in enumerate(FAULTS)]
-    report = check_problems([*SOUND, *planted], held_out=HeldOut([make("t", "Held out?", split="test")]))
+    report = check_problems([*SOUND, *planted], held_out=HeldOutQuestions([make("t", "Held out?", split="test")]))
     assert not report.success
     for problem, (_, words) in zip(planted, FAULTS, strict=True):
         named = [failure for failure in report.failures if words in failure.partition(": ")[0]]
@@ -95,7 +95,9 @@ def test_each_fault_is_named_with_its_row() -> None:
     ],
     ids=["nothing to check", "duplicate id", "too few of a domain", "none of a domain"],
 )
-def test_a_fault_of_the_whole_set_is_named(problems: list[Problem], balance: Balance | None, failure: str) -> None:
+def test_a_fault_of_the_whole_set_is_named(
+    problems: list[Problem], balance: DomainBalance | None, failure: str
+) -> None:
     assert check_problems(problems, balance=balance).failures == [failure]
 
 
@@ -105,10 +107,10 @@ def test_many_faulty_rows_are_counted_not_listed() -> None:
 
 
 def test_gold_responses_have_the_form_that_workers_are_asked_for() -> None:
-    assert gold_response(make("1", answer="x^2")) == r"\boxed{x^2}"
-    assert gold_response(make("1", grader="choice", answer="B")) == "Answer: B"
-    assert gold_response(make("1", grader="text", answer="3 m")) == "Answer: 3 m"
-    assert gold_response(make("1", grader="code", answer="print(1)")) == "```python\nprint(1)\n```"
+    assert format_gold_response(make("1", answer="x^2")) == r"\boxed{x^2}"
+    assert format_gold_response(make("1", grader="choice", answer="B")) == "Answer: B"
+    assert format_gold_response(make("1", grader="text", answer="3 m")) == "Answer: 3 m"
+    assert format_gold_response(make("1", grader="code", answer="print(1)")) == "```python\nprint(1)\n```"
 
 
 # ── gold answers ─────────────────────────────────────────────────────────────
@@ -155,7 +157,7 @@ def test_rows_of_one_id_are_graded_each_for_itself() -> None:
     ],
 )
 def test_a_gold_answer_that_the_grader_cannot_read_is_reported(fields: dict[str, Any], why: str) -> None:
-    assert why in unreadable(make("a", **fields))
+    assert why in find_gold_error(make("a", **fields))
 
 
 def test_a_readable_gold_answer_is_not_reported() -> None:
@@ -166,13 +168,13 @@ def test_a_readable_gold_answer_is_not_reported() -> None:
         code("d", "def f(x):\n    return x * x"),
         make("e", grader="code", answer="", tests=(CodeTest("stdin", "not python (", ""),)),
     ]
-    assert [unreadable(problem) for problem in readable] == [""] * 5
+    assert [find_gold_error(problem) for problem in readable] == [""] * 5
 
 
 def test_the_report_lists_every_miss_and_groups_what_a_library_would_correct() -> None:
     wants = "import absent_one\ndef f(x):\n    return x * x"
     mixed = [make("a"), make("b", answer=UNPAIRED), code("c", wants), code("d", wants)]
-    text = gold_report({"mine": Golds(grade_gold(mixed), malformed=3)}, "bubblewrap")
+    text = render_gold_report({"mine": GoldGrades(grade_gold(mixed), malformed=3)}, "bubblewrap")
     assert "| mine | 4 | 3 | 4 | 1 | 25.00 % |" in text
     assert "| `absent_one` | 2 | c, d |" in text
     assert re.search(r"\| b \| `not equal to ", text)
@@ -267,11 +269,13 @@ def test_nothing_of_a_confidential_problem_is_shown_but_its_id(workspace: Worksp
     secret = make("s1", f"{CANARY}?" + "x" * 20_000, grader="text", answer=f"{CANARY}\nor {CANARY}", **fields)
     hidden = [secret, replace(secret, grader="choice", choices=(CANARY, "other"), id="s2")]
     reports = [
-        check_problems(hidden, held_out=HeldOut(hidden), distinct=True, name="raw_problems", workspace=workspace),
+        check_problems(
+            hidden, held_out=HeldOutQuestions(hidden), require_distinct=True, name="raw_problems", workspace=workspace
+        ),
         check_gold(hidden, name="raw_gold", workspace=workspace),
     ]
     text = "\n".join(failure for report in reports for failure in report.failures)
-    text += gold_report({"hidden": Golds(grade_gold(hidden))}, "limits")
+    text += render_gold_report({"hidden": GoldGrades(grade_gold(hidden))}, "limits")
     assert "gpqa_diamond/s1" in text
     assert CANARY not in text
     assert CANARY not in pages(workspace)

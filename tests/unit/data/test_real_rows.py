@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions, training_candidates
+from ops.benchmarks.problem_files import read_evaluation_questions, read_training_candidates
 from ops.benchmarks.quarantine import quarantine_file
 from ops.config import load_recipe
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
-from ops.curation.decontaminate import leaks
+from ops.curation.decontaminate import find_leaks
 from ops.quality import check_gold, check_problems
 from tests.setups import without_workers
 from tests.unit.data.inputs import materialize_all, read_files
@@ -57,8 +57,8 @@ def test_the_files_recipe_loads_them_and_quarantines_two_rows(shared: Path, work
     assert Counter(problem.level for problem in raw["math500"].train)["5"] == 2302
     sources = {problem.source.partition(" via")[0] for problem in raw["livecodebench"].train}
     assert sources == {"LiveCodeBench release_v1"}
-    assert len(training_candidates(workspace, recipe)) == 7498 + 1816 + 1971 + 400
-    assert sum(map(len, evaluation_questions(workspace, recipe).values())) == 500 + 4000 + 949 + 148
+    assert len(read_training_candidates(workspace, recipe)) == 7498 + 1816 + 1971 + 400
+    assert sum(map(len, read_evaluation_questions(workspace, recipe).values())) == 500 + 4000 + 949 + 148
 
 
 def test_real_choices_and_formulas_grade_their_own_gold(shared: Path) -> None:
@@ -115,7 +115,7 @@ def test_planted_math500_is_found_in_the_real_training_rows(shared: Path) -> Non
         ):
             planted[f"math500/{way}-{place}"] = replace(problem, id=f"{way}-{place}", split="train", question=text)
     assert sum(p.question != held_out[int(p.id.split("-")[1])].question for p in planted.values()) >= 990
-    repeats = {item.problem: item for item in leaks([*clean, *planted.values()], held_out)}
+    repeats = {item.problem: item for item in find_leaks([*clean, *planted.values()], held_out)}
     recall = Counter(name.split("/")[1].split("-")[0] for name in repeats if name in planted)
     assert (recall["verbatim"], recall["respaced"]) == (500, 500)
     assert recall["reworded"] >= 480, f"{recall['reworded']} of 500 rewordings found"
@@ -131,19 +131,19 @@ def test_planted_math500_is_found_in_the_real_training_rows(shared: Path) -> Non
 def test_evaluation_questions_inside_webinstruct_train_are_found(shared: Path) -> None:
     train = load(shared, "rlpr", "train", "webinstruct_train")
     held_out = load(shared, "rlpr", "test", "webinstruct_test")
-    repeats = leaks(train, held_out)
+    repeats = find_leaks(train, held_out)
     # The shipped test rows have no exact repetitions; these are the remaining ones.
     assert Counter(item.kind for item in repeats)["exact"] == 0
     assert ("rlpr/webinstruct-400", "rlpr/webinstruct-3984") in {(item.problem, item.other) for item in repeats}
     assert 8 <= len(repeats) <= 30
     planted = [replace(held_out[place], id=f"copy-{place}", split="train") for place in range(0, 949, 31)]
-    names = {item.problem for item in leaks([*train, *planted], held_out)}
+    names = {item.problem for item in find_leaks([*train, *planted], held_out)}
     assert len(planted) == 31 and {f"rlpr/copy-{place}" for place in range(0, 949, 31)} <= names
 
 
 @pytest.mark.long
 def test_evaluation_questions_inside_mmlus_training_rows_are_found(shared: Path) -> None:
-    repeats = leaks(load(shared, "mmlu", "train", "mmlu_val"), load(shared, "mmlu", "test", "mmlu_test_part"))
+    repeats = find_leaks(load(shared, "mmlu", "train", "mmlu_val"), load(shared, "mmlu", "test", "mmlu_test_part"))
     known = ("mmlu/mmlu-val-clinical_knowledge-8", "mmlu/mmlu-test-college_medicine-156")
     assert {(item.problem, item.other): item.kind for item in repeats}[known] == "exact"
     assert 10 <= len(repeats) <= 40

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.benchmarks.problem_files import (
-    evaluation_questions,
-    not_trained_on,
+    draw_unseen_subjects,
+    find_untrained_questions,
+    read_evaluation_questions,
     read_problems,
-    unseen_subjects,
     write_problems,
 )
 from ops.benchmarks.registry import training_benchmarks
@@ -28,11 +28,11 @@ from ops.core.problem import CodeTest, Problem
 from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.curation.selector import SELECTORS
-from ops.curation.signal import Tally, tallies
+from ops.curation.signal import Tally, tally_responses
 from ops.evaluation.arms import Arm
 from ops.evaluation.stored_studies import Study
 from ops.precaching.precache import write_responses
-from ops.stages.curation import Mix, materialize_mix, materialize_shortlist
+from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from tests.builders import make_response
 from tests.command import podium
 from tests.releases import scored
@@ -92,7 +92,7 @@ def respond(workspace: Workspace) -> None:
             write_responses(rows, response_file(workspace.data / "responses", worker, name))
 
 
-def mix_of(setup: Setup) -> Mix:
+def mix_of(setup: Setup) -> TrainingMix:
     """Run every stage up to the mix."""
     materialize_all(setup)
     materialize_shortlist(setup)
@@ -109,7 +109,7 @@ def curated(setup: Setup, seed: int = 0, **changes: Any) -> Setup:
 
 def asked(setup: Setup) -> list[Problem]:
     """Every question of the evaluation."""
-    questions = evaluation_questions(setup.workspace, setup.recipe)
+    questions = read_evaluation_questions(setup.workspace, setup.recipe)
     return [each for own in questions.values() for each in own]
 
 
@@ -118,7 +118,7 @@ def test_from_raw_rows_to_the_mix(workspace: Workspace, setup: Setup) -> None:
         assert (len(raw.train), len(raw.test)) == (9, 2)
         train, test = ("-v1", "-v6") if name == "livecodebench" else ("", "")
         assert [file.name for file in raw.files] == [f"{name}{train}-train.jsonl", f"{name}{test}-test.jsonl"]
-    held_out = evaluation_questions(workspace, setup.recipe)
+    held_out = read_evaluation_questions(workspace, setup.recipe)
     assert {name: len(questions) for name, questions in held_out.items()} == dict.fromkeys(ROWS, 2)
 
     listed = materialize_shortlist(setup)
@@ -145,15 +145,15 @@ def test_no_candidate_is_of_an_unseen_subject_and_the_seed_draws_them(workspace:
     drawn = set()
     for seed in range(8):
         chosen = curated(setup, seed, unseen_subjects=1)
-        unseen = unseen_subjects(workspace, chosen.recipe)
+        unseen = draw_unseen_subjects(workspace, chosen.recipe)
         assert {name: len(own) for name, own in unseen.items()} == dict.fromkeys(ROWS, 1)
         listed = materialize_shortlist(chosen).problems
         assert listed and not any(each.subject in unseen[each.benchmark] for each in listed)
-        keys = not_trained_on(workspace, chosen.recipe, questions)
+        keys = find_untrained_questions(workspace, chosen.recipe, questions)
         assert keys == {each.key for each in questions if each.subject in unseen[each.benchmark]}
         drawn.add(unseen["mmlu"])
     assert drawn == {frozenset({"s0"}), frozenset({"s1"})}
-    assert not_trained_on(workspace, setup.recipe, questions) == frozenset()
+    assert find_untrained_questions(workspace, setup.recipe, questions) == frozenset()
     with pytest.raises(ConfigError, match=r"curation.unseen_subjects: is 2, and math500 has 2 subjects"):
         materialize_shortlist(curated(setup, unseen_subjects=2))
 
@@ -164,14 +164,14 @@ def test_a_study_shows_each_seed_s_unseen_subjects_apart(workspace: Workspace, s
     [row] = scored(1, ["mmlu"], questions=1)
     by_seed = {}
     for seed in (3, 4):
-        unseen = not_trained_on(workspace, curated(setup, seed, unseen_subjects=1).recipe, questions)
+        unseen = find_untrained_questions(workspace, curated(setup, seed, unseen_subjects=1).recipe, questions)
         rows = [
             replace(row, benchmark=each.benchmark, problem_id=each.id, correct=int(each.key in unseen))
             for each in questions
         ]
         by_seed[seed] = [Arm("Conductor", [rows])]
     entry = Changes(kind="changes", title="t", recipe="small", changes={"none": {}})
-    found = Study("s", entry).findings(by_seed, curated(setup, unseen_subjects=1)).summary
+    found = Study("s", entry).summarize(by_seed, curated(setup, unseen_subjects=1)).summary
     cells = dict(zip(found.head, found.rows[0], strict=True))
     assert (cells["trained subjects, %"], cells["unseen subjects, %"]) == ("0.0 (0.0 … 39.7)", "100.0 (60.3 … 100.0)")
     assert "in-domain, %" not in cells
@@ -238,7 +238,7 @@ def test_tallies_leave_out_the_unreachable_and_count_refusals_as_wrong() -> None
         answered("ann", "mmlu", "s", sample=1),
         answered("bob", "rlpr", "p"),
     ]
-    assert tallies(rows) == {
+    assert tally_responses(rows) == {
         "mmlu/p": {"ann": Tally(1.0, 2)},
         "mmlu/r": {"ann": Tally(0.0, 1)},
         "mmlu/s": {"ann": Tally(1.0, 1)},

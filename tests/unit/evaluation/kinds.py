@@ -14,7 +14,7 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
-from ops.evaluation.method import Known, Method
+from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import OutcomeRow
 from ops.synthetic.generalists.mind import sample_seed
@@ -78,7 +78,7 @@ class Client:
         return Response(f"Answer: {answer}", Usage(10, 5), 0.001, 0.1, "stop")
 
 
-def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Client | None = None) -> Known:
+def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Client | None = None) -> TrainingData:
     """Return the precached responses of these workers to these problems; with a client, methods can run on them."""
     team = Team([Worker(name=name, model=f"local/{name}") for name in right], client or NO_CLIENT)
     responses = [response(name, problem, right) for problem in asked for name in right]
@@ -86,7 +86,7 @@ def known(asked: Sequence[Problem], right: Right, *, seed: int = 1, client: Clie
     def run(method: Method, chosen: Sequence[Problem]) -> list[OutcomeRow]:
         return asyncio.run(evaluate_method(method, chosen, team, Evaluation(repeats=1)))
 
-    return Known(team, asked, responses, seed, run)
+    return TrainingData(team, asked, responses, seed, run)
 
 
 def accuracy(method: Method, asked: Sequence[Problem], right: Right) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ops.config.studies import AS_IT_IS
-from ops.evaluation.arms import Arm, claims, findings, table
+from ops.evaluation.arms import Arm, make_arm_table, make_claims_table, summarize_arms
 from ops.results.outcome_rows import OutcomeRow
 
 
@@ -33,7 +33,7 @@ OTHER = Arm("wider", [rows("111-", "1000")], {"minus cold start": "cold start", 
 
 
 def cells(*seeds: list[Arm]) -> dict[str, dict[str, object]]:
-    made = table(dict(enumerate(seeds)))
+    made = make_arm_table(dict(enumerate(seeds)))
     assert len(set(made.head)) == len(made.head)
     return {str(line[0]): dict(zip(made.head, line, strict=True)) for line in made.rows}
 
@@ -54,7 +54,7 @@ def test_a_row_holds_the_accuracies_of_an_arm_and_its_differences() -> None:
 
 def test_several_seeds_have_the_error_over_seeds_and_an_arm_of_one_seed_stands_beside_each() -> None:
     first: list[Arm] = [*BASE, OTHER]
-    second: list[Arm] = [*BASE, Arm("wider", [rows("0000", "1000")], OTHER.beside)]
+    second: list[Arm] = [*BASE, Arm("wider", [rows("0000", "1000")], OTHER.compared_with)]
     made = cells(first, second)["wider"]
     assert made["in-domain, %"] == "37.5 ± 37.5"  # 75 and 0
     assert made["in-domain minus as it is, points"] == "-12.5 ± 37.5"  # 25 and -50
@@ -66,7 +66,7 @@ def test_several_seeds_have_the_error_over_seeds_and_an_arm_of_one_seed_stands_b
 
 def test_subjects_that_were_not_trained_on_are_a_group_of_their_own() -> None:
     unseen = frozenset({"math500/2", "math500/3"})
-    made = cells([replace(arm, unseen=unseen) for arm in (*BASE, OTHER)])
+    made = cells([replace(arm, unseen_keys=unseen) for arm in (*BASE, OTHER)])
     as_it_is, wider = made[AS_IT_IS], made["wider"]
     assert not [head for head in wider if head.startswith("in-domain")]
     assert (as_it_is["trained subjects, %"], as_it_is["unseen subjects, %"]) == (
@@ -79,13 +79,13 @@ def test_subjects_that_were_not_trained_on_are_a_group_of_their_own() -> None:
 
 def test_findings_hold_each_seed_and_each_family_and_count_unreachable_workers() -> None:
     families = {f"{name}/{at}": "even" if at % 2 == 0 else "odd" for name in ("math500", "aime25") for at in range(10)}
-    found = findings({1: BASE, 2: BASE}, families)
+    found = summarize_arms({1: BASE, 2: BASE}, families)
     assert [line[:2] for line in found.details.rows] == [[seed, arm.name] for seed in (1, 2) for arm in BASE]
     assert [line[:3] for line in found.families.rows] == [["even", "50", "50"], ["odd", "50", "0"]]
-    assert found.said == "" and found.picture.startswith(b"\x89PNG")
+    assert found.note == "" and found.picture.startswith(b"\x89PNG")
     away = Arm("away", [[*rows("1", "1"), row("math500", 9, 0, unscorable=True)]])
-    assert findings({1: [away]}).said == "1 rows of unreachable workers are left out."
-    assert findings({1: BASE}).details.rows == []
+    assert summarize_arms({1: [away]}).note == "1 rows of unreachable workers are left out."
+    assert summarize_arms({1: BASE}).details.rows == []
 
 
 def test_claims_pair_an_arm_with_every_opponent_over_all_seeds_and_adjust_their_p_values() -> None:
@@ -93,7 +93,7 @@ def test_claims_pair_an_arm_with_every_opponent_over_all_seeds_and_adjust_their_
     beside = {"minus Conductor": "ours"}
     opponents = [Arm("theirs", [worse], beside), Arm("the same", [better], beside)]
     seeds = {seed: [Arm("ours", [better]), *opponents, Arm("own", [worse])] for seed in range(3)}
-    made = claims(seeds, ["ours", "own"])
+    made = make_claims_table(seeds, ["ours", "own"])
     assert made.head[:5] == ["ours", "minus", "its price ÷ ours", "in-domain, points", "p, in-domain"]
     theirs, same, own, _ = made.rows
     assert theirs[:3] == ["ours", "theirs", "1.00"] and str(theirs[3]).startswith("75.0 ± ") and theirs[4] == "< 0.001"
@@ -104,5 +104,7 @@ def test_claims_pair_an_arm_with_every_opponent_over_all_seeds_and_adjust_their_
 
 def test_an_arm_that_one_seed_lacks_is_no_claim_and_a_picture_shows_prices() -> None:
     seeds = {1: [Arm("ours", [COLD]), Arm("once", [COLD], {"minus Conductor": "ours"})], 2: [Arm("ours", [COLD])]}
-    assert claims(seeds, ["ours"]).rows == []
-    assert findings({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed=["ours"]).picture.startswith(b"\x89PNG")
+    assert make_claims_table(seeds, ["ours"]).rows == []
+    assert summarize_arms({1: [Arm("ours", [COLD]), Arm("theirs", [COLD])]}, claimed_names=["ours"]).picture.startswith(
+        b"\x89PNG"
+    )

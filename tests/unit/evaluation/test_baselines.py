@@ -7,9 +7,9 @@ import pytest
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
-from ops.evaluation.baseline import BASELINES, Answers, standings
-from ops.evaluation.stored import of_worker
-from ops.precaching.profiles import oracle
+from ops.evaluation.baseline import BASELINES, SoloResponses, collect_scores
+from ops.evaluation.stored import select_worker_rows
+from ops.precaching.profiles import select_oracle_rows
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import Summary, summarize
 from ops.results.table import of_responses, records
@@ -23,12 +23,12 @@ def response(
 
 
 def standing(name: str, responses: list[ResponseRow]) -> Summary:
-    made = BASELINES[name].compute(Answers(responses, responses))
+    made = BASELINES[name].compute(SoloResponses(responses, responses))
     return (made[0] if isinstance(made, list) else made).summaries["mmlu"]
 
 
 def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
-    return list(records(of_responses(oracle(responses))))
+    return list(records(of_responses(select_oracle_rows(responses))))
 
 
 # a: 1 0 0 1   b: 0 1 0 1   (b costs more)
@@ -39,28 +39,28 @@ TABLE = [
 
 
 def test_single_worker() -> None:
-    rows = list(records(of_worker(TABLE, "b")))
+    rows = list(records(select_worker_rows(TABLE, "b")))
     assert [row.correct for row in rows] == [0, 1, 0, 1]
     summary = summarize(rows)["mmlu"]
     made = (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps)
     assert made == (0.5, 12, pytest.approx(0.03), 1)
-    assert list(records(of_worker(TABLE, "absent"))) == []
+    assert list(records(select_worker_rows(TABLE, "absent"))) == []
 
 
 def test_the_best_worker_is_chosen_without_the_test() -> None:
     training = [response(worker, "t0", score) for worker, score in (("a", 0), ("b", 1))]
-    standing = BASELINES["best_single"].compute(Answers(TABLE, training))
+    standing = BASELINES["best_single"].compute(SoloResponses(TABLE, training))
     assert standing.detail == "b"
-    assert standing.summaries == summarize(of_worker(TABLE, "b"))
+    assert standing.summaries == summarize(select_worker_rows(TABLE, "b"))
 
 
 def test_the_cheaper_of_equally_good_workers_is_best() -> None:
-    assert BASELINES["best_single"].compute(Answers(TABLE, TABLE)).detail == "a"
+    assert BASELINES["best_single"].compute(SoloResponses(TABLE, TABLE)).detail == "a"
 
 
 def test_without_training_responses_there_is_no_best() -> None:
     with pytest.raises(ValueError, match="no responses"):
-        BASELINES["best_single"].compute(Answers(TABLE, []))
+        BASELINES["best_single"].compute(SoloResponses(TABLE, []))
 
 
 def test_random_worker_is_the_exact_expectation() -> None:
@@ -110,14 +110,14 @@ def test_a_refusal_is_wrong_everywhere() -> None:
 
 def test_no_single_worker_beats_the_oracle() -> None:
     best = standing("oracle", TABLE).accuracy.mean
-    assert all(best >= summarize(of_worker(TABLE, name))["mmlu"].accuracy.mean for name in "ab")
+    assert all(best >= summarize(select_worker_rows(TABLE, name))["mmlu"].accuracy.mean for name in "ab")
 
 
 def test_all_baselines_stand_in_the_tables_order_and_a_recipe_names_some() -> None:
-    answers = Answers(TABLE, TABLE)
+    answers = SoloResponses(TABLE, TABLE)
     oracle = ["oracle (upper bound)", "oracle (by chance)"]
-    assert list(standings(answers)) == ["best worker (a)", "random worker", *oracle]
-    assert list(standings(answers, ["oracle", "random_worker"])) == [*oracle, "random worker"]
+    assert list(collect_scores(answers)) == ["best worker (a)", "random worker", *oracle]
+    assert list(collect_scores(answers, ["oracle", "random_worker"])) == [*oracle, "random worker"]
 
 
 def test_with_two_samples_the_oracle_is_one_column_chosen_by_the_other_sample() -> None:
@@ -126,6 +126,6 @@ def test_with_two_samples_the_oracle_is_one_column_chosen_by_the_other_sample() 
         response(worker, f"q{i}", float((i % 2 == 0) == (worker == "a")), sample=sample, usd=usd)
         for worker, usd in (("a", 0.01), ("b", 0.03)) for i in range(8) for sample in (0, 1)
     ]  # fmt: skip
-    made = standings(Answers(rows, rows), ["oracle"])
+    made = collect_scores(SoloResponses(rows, rows), ["oracle"])
     assert list(made) == ["oracle"]
     assert (made["oracle"]["mmlu"].accuracy.mean, made["oracle"]["mmlu"].cost_usd) == (1.0, pytest.approx(0.02))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
-from ops.benchmarks.problem_files import evaluation_questions
+from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
 from ops.core.digests import SUFFIX, write_digest
@@ -22,7 +22,13 @@ from ops.core.response_rows import ResponseRow, response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation import comparison
-from ops.evaluation.comparison import COLUMNS, compare, stored_comparison, write_outcomes, write_table
+from ops.evaluation.comparison import (
+    OUTCOME_COLUMNS,
+    compare_systems,
+    read_comparison,
+    write_outcome_table,
+    write_outcomes,
+)
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
 from ops.precaching.stored import evaluation_folder, responses_key
@@ -62,10 +68,10 @@ class Evaluated(NamedTuple):
     base: Path
 
     def compare(self, pool: Pool = POOL, policy: Path | None = None) -> comparison.Comparison:
-        return compare(Setup(self.workspace, RECIPE, pool), policy or self.policy, self.base)
+        return compare_systems(Setup(self.workspace, RECIPE, pool), policy or self.policy, self.base)
 
     def stored(self, pool: Pool = POOL, policy: Path | None = None) -> comparison.Comparison:
-        return stored_comparison(Setup(self.workspace, RECIPE, pool), policy or self.policy)
+        return read_comparison(Setup(self.workspace, RECIPE, pool), policy or self.policy)
 
 
 def score(problem: Problem, correct: int) -> OutcomeRow:
@@ -82,7 +88,7 @@ def answer(worker: str, problem: Problem, right: float) -> ResponseRow:
 
 
 def save_scores(workspace: Workspace, name: str, policy: Path, correct: int, pool: Pool = POOL) -> None:
-    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+    for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         rows = [score(problem, correct) for problem in questions]
         key = scores_key(Setup(workspace, RECIPE, pool), policy, questions)
         save_rows(rows, score_file(workspace, name, policy, benchmark), key=key)
@@ -97,7 +103,7 @@ def evaluated(tmp_path: Path) -> Evaluated:
     save_scores(workspace, CONDUCTOR, policy, 1)
     save_scores(workspace, COLD_START, base, 0)
     setup = Setup(workspace, RECIPE, POOL)
-    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+    for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         for worker in POOL.workers:
             rows = [answer(worker.name, problem, float(worker.name == "bob")) for problem in questions]
             key = responses_key(worker, questions, 1, setup)
@@ -123,11 +129,11 @@ def test_without_baselines_only_the_gates_opponent_must_have_answered(evaluated:
         evaluated.compare()
     none = RECIPE.model_copy(update={"evaluation": Evaluation(baselines=())})
     setup = Setup(evaluated.workspace, none, POOL)
-    made = compare(setup, evaluated.policy, evaluated.base)
+    made = compare_systems(setup, evaluated.policy, evaluated.base)
     assert (made.best_worker, len(list(records(made.best_worker_rows)))) == ("bob", 3 * len(TRAINED))
-    assert len(made.board.systems) == 2, "the Conductor and its cold start"
+    assert len(made.leaderboard.systems) == 2, "the Conductor and its cold start"
     assert made.reach == {}, "the share that any worker can answer is unknown"
-    assert stored_comparison(setup, evaluated.policy) == made
+    assert read_comparison(setup, evaluated.policy) == made
     table = pd.read_parquet(write_outcomes(setup, evaluated.policy, evaluated.base))
     assert set(table["system"]) == {"conductor", "cold_start", "worker bob"}
 
@@ -135,7 +141,7 @@ def test_without_baselines_only_the_gates_opponent_must_have_answered(evaluated:
 def test_a_system_without_answers_leaves_a_table_of_the_others(evaluated: Evaluated, tmp_path: Path) -> None:
     rows = load_rows(score_file(evaluated.workspace, CONDUCTOR, evaluated.policy, TRAINED[0]))
     setup, file = Setup(evaluated.workspace, RECIPE, POOL), tmp_path / "table.parquet"
-    write_table(setup, [("baseline", []), ("conductor", rows)], {}, file)
+    write_outcome_table(setup, [("baseline", []), ("conductor", rows)], {}, file)
     table = pd.read_parquet(file)
     assert list(table["system"]) == ["conductor"] * len(rows) and list(table["tokens"]) == [row.tokens for row in rows]
 
@@ -180,11 +186,11 @@ def test_a_workers_answers_from_before_its_change_are_refused(evaluated: Evaluat
 
 
 def test_a_recipe_names_the_baselines_that_stand_beside_the_conductor(evaluated: Evaluated) -> None:
-    systems = list(evaluated.compare().board.systems)
+    systems = list(evaluated.compare().leaderboard.systems)
     assert systems == ["Conductor", "cold start", "best worker (bob)", "random worker", *ORACLE]
     few = RECIPE.model_copy(update={"evaluation": RECIPE.evaluation.model_copy(update={"baselines": ("oracle",)})})
-    made = compare(Setup(evaluated.workspace, few, POOL), evaluated.policy, evaluated.base)
-    assert list(made.board.systems) == ["Conductor", "cold start", *ORACLE]
+    made = compare_systems(Setup(evaluated.workspace, few, POOL), evaluated.policy, evaluated.base)
+    assert list(made.leaderboard.systems) == ["Conductor", "cold start", *ORACLE]
     assert made.best_worker == "bob"  # the gate's opponent, regardless of the table
 
 
@@ -204,7 +210,7 @@ def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> N
     assert [row.correct for row in now] == [row.correct for row in then]
     assert {round(row.cost_usd * 1e6) for row in then} == {100 * 1 + 50 * 2}
     assert {round(row.cost_usd * 1e6) for row in now} == {100 * 10 + 50 * 20}
-    conductor = [board.systems["Conductor"]["mmlu"] for board in (before.board, after.board)]
+    conductor = [board.systems["Conductor"]["mmlu"] for board in (before.leaderboard, after.leaderboard)]
     assert conductor[1].cost_usd == pytest.approx(10 * conductor[0].cost_usd)
     assert conductor[1].accuracy == conductor[0].accuracy
 
@@ -231,7 +237,7 @@ def test_rows_keep_their_usage_on_disk_and_a_file_that_lacks_a_column_is_refused
 def test_every_answer_of_every_system_stands_in_one_table(evaluated: Evaluated) -> None:
     setup = Setup(evaluated.workspace, RECIPE, POOL)
     table = pd.read_parquet(write_outcomes(setup, evaluated.policy, evaluated.base))
-    assert tuple(table.columns) == tuple(COLUMNS)
+    assert tuple(table.columns) == tuple(OUTCOME_COLUMNS)
     assert list(table["system"].unique()) == ["conductor", "cold_start", "worker ann", "worker bob"]
     assert (table.groupby("system")["problem"].count() == 3 * len(TRAINED)).all()
     assert set(table.loc[table["system"] == "conductor", "policy"]) == {policy_key(evaluated.policy)}

@@ -17,10 +17,10 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
-from ops.evaluation.baseline import BASELINES, Answers, WorkflowBaseline, standings
+from ops.evaluation.baseline import BASELINES, SoloResponses, WorkflowBaseline, collect_scores
 from ops.evaluation.baselines import best_static
-from ops.evaluation.baselines.best_static import SAMPLE, candidates, sampled
-from ops.evaluation.method import Known, Method
+from ops.evaluation.baselines.best_static import TRIED_PROBLEMS, list_candidates, sample_problems
+from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize
@@ -70,7 +70,7 @@ def evaluated(method: Method, problems: Sequence[Problem], client: Client, repea
 SILENT = Response("", Usage(10, 5), 0.001, 0.5, "stop")
 
 
-def known(client: Client, mix: Sequence[Problem] = (), names: Sequence[str] = NAMES, seed: int = 1) -> Known:
+def known(client: Client, mix: Sequence[Problem] = (), names: Sequence[str] = NAMES, seed: int = 1) -> TrainingData:
     rows = [
         ResponseRow(name, "math500", str(i), 0, "ok", SILENT, float(i < 4 * share))
         for name in names
@@ -80,7 +80,7 @@ def known(client: Client, mix: Sequence[Problem] = (), names: Sequence[str] = NA
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         return asyncio.run(evaluate_method(method, problems, team(client, names), Evaluation()))
 
-    return Known(team(client, names), mix, rows, seed, run, (EXAMPLE,))
+    return TrainingData(team(client, names), mix, rows, seed, run, (EXAMPLE,))
 
 
 EXAMPLE = FewShot(kind="x", question="Which?", reasoning="Because.", steps=(FewShotStep(worker=0, subtask="Do it."),))
@@ -104,7 +104,7 @@ def test_the_mixs_best_worker_gets_the_planned_number_of_calls(name: str) -> Non
     client = Client()
     method = asks(name, client)
     [row] = evaluated(method, [problem(0)], client)
-    calls = entry_of(name).calls(3)
+    calls = entry_of(name).calls_per_question(3)
     assert (row.correct, row.steps, method.detail) == (1, calls, "bob")
     assert [worker for worker, _, _ in client.asked] == ["bob"] * int(calls)
 
@@ -185,7 +185,7 @@ def test_the_seven_best_workers_of_a_large_pool_propose() -> None:
     entry = entry_of("mixture_of_agents")
     [branches] = entry.prepare(known(Client(), names=names)).branches([problem(0)], 0)
     workers = [step.worker for step in branches[0].steps]
-    assert len(workers) == entry.calls(9) == 8
+    assert len(workers) == entry.calls_per_question(9) == 8
     assert {1, 2, 3} < set(workers[:7]) and workers[7] in workers[:7]
 
 
@@ -235,19 +235,22 @@ def test_the_cheapest_of_equals_is_chosen() -> None:
 def test_the_set_makes_at_most_the_planned_calls_for_any_pool(
     monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(best_static, "SAMPLE", 12)
+    monkeypatch.setattr(best_static, "TRIED_PROBLEMS", 12)
     client, entry = Client(), entry_of("best_static")
     entry.prepare(known(client, [problem(i, split="train") for i in range(12)], names))
     alone = [messages for _, messages, sample in client.asked if len(messages) == 1 and sample == Sample()]
-    assert len(client.asked) == entry.learning(len(names)) + 12 * len(names) >= len(alone)
-    assert all(candidate.calls <= entry.calls(len(names)) for candidate in candidates(range(len(names)), names))
+    assert len(client.asked) == entry.learning_calls(len(names)) + 12 * len(names) >= len(alone)
+    assert all(
+        candidate.calls <= entry.calls_per_question(len(names))
+        for candidate in list_candidates(range(len(names)), names)
+    )
 
 
 def test_domains_weigh_the_same_in_the_sample() -> None:
     mix = [problem(i, domain=domain) for domain, count in (("math", 300), ("code", 100)) for i in range(count)]
-    drawn = sampled(mix, 1)
-    assert Counter(p.domain for p in drawn) == {"math": SAMPLE // 2, "code": SAMPLE // 2}
-    assert drawn == sampled(mix[::-1], 1) != sampled(mix, 2)
+    drawn = sample_problems(mix, 1)
+    assert Counter(p.domain for p in drawn) == {"math": TRIED_PROBLEMS // 2, "code": TRIED_PROBLEMS // 2}
+    assert drawn == sample_problems(mix[::-1], 1) != sample_problems(mix, 2)
 
 
 # ── a prompted conductor ─────────────────────────────────────────────────────
@@ -298,20 +301,24 @@ def test_an_author_that_fails(error: Exception, status: str, unscorable: bool) -
 
 def test_each_worker_is_a_column_only_where_a_recipe_asks() -> None:
     rows = known(Client()).responses
-    made = standings(Answers(rows, rows), ["each_worker", "oracle"])
+    made = collect_scores(SoloResponses(rows, rows), ["each_worker", "oracle"])
     accuracies = {head: scores["math500"].accuracy.mean for head, scores in made.items()}
     assert accuracies == {"alone (ada)": 0.25, "alone (bob)": 0.75, "alone (cid)": 0.5} | {
         "oracle (upper bound)": 0.75, "oracle (by chance)": pytest.approx(0.8, abs=0.2),
     }  # fmt: skip
-    assert list(standings(Answers(rows, rows))) == ["best worker (bob)", "random worker", *list(accuracies)[3:]]
+    assert list(collect_scores(SoloResponses(rows, rows))) == [
+        "best worker (bob)",
+        "random worker",
+        *list(accuracies)[3:],
+    ]
 
 
 def test_every_baseline_that_asks_says_where_it_is_from_and_what_differs() -> None:
     for entry in BASELINES.values():
         if isinstance(entry, WorkflowBaseline):
-            assert entry.source and entry.differs.endswith("."), entry.name
-            assert entry.calls(1) <= entry.calls(9) and entry.learning(9) >= 0
-            assert not entry.usual, "nothing is asked unless a recipe says so"
+            assert entry.source and entry.differences.endswith("."), entry.name
+            assert entry.calls_per_question(1) <= entry.calls_per_question(9) and entry.learning_calls(9) >= 0
+            assert not entry.is_default, "nothing is asked unless a recipe says so"
 
 
 def test_the_recipe_of_the_reproduction_names_them_in_the_tables_order() -> None:
@@ -324,7 +331,7 @@ def test_scores_as_a_table_count_the_calls_of_those_that_ask() -> None:
     client = Client()
     asked = {"five_context": evaluated(asks("five_context", client), [problem(0), problem(1)], client)}
     made = {
-        "oracle": standings(Answers(known(client).responses, known(client).responses), ["oracle"]),
+        "oracle": collect_scores(SoloResponses(known(client).responses, known(client).responses), ["oracle"]),
         "five_context": {"5 × context (bob)": summarize(asked["five_context"])},
     }
     head, _, oracle, _, five = scores_table(made, asked).splitlines()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.benchmarks.problem_files import evaluation_questions, write_problems
+from ops.benchmarks.problem_files import read_evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Evaluation, Execution, Pool, Price, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
 from ops.config.studies import AS_IT_IS, Samples
@@ -28,33 +28,33 @@ from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import CONDUCTOR, score_file, scores_key
-from ops.evaluation.stored_studies import Lab, Study
+from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.studies.mechanism_isolation import mechanism_isolation
 from ops.evaluation.studies.one_worker import one_worker
-from ops.evaluation.studies.strategy_emergence import appearances
+from ops.evaluation.studies.strategy_emergence import list_appearances
 from ops.evaluation.studies.without_subtasks_served import without_subtasks_served
 from ops.evaluation.study import (
     STUDIES,
-    Compliance,
-    Habits,
+    FormatCompliance,
     Intervention,
     Observation,
     PolicyStudy,
-    Training,
+    TrainingRecord,
     WorkflowChange,
-    Written,
-    changed,
+    WorkflowStatistics,
+    WrittenCompletion,
+    apply_change,
 )  # fmt: skip
 from ops.precaching.precache import write_responses
-from ops.quality.gold import gold_response
+from ops.quality.gold import format_gold_response
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.table import records, save_rows
-from ops.stages.making import Making
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.studies import policies
-from ops.stages.studies.policies import not_taught
-from ops.stages.studies.samples import second_round
+from ops.stages.studies.policies import read_untaught_problems
+from ops.stages.studies.samples import make_second_round_arm
 from ops.stages.studies.study import run_study
+from ops.stages.study_context import StudyContext
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 from tests.setups import without_workers
@@ -80,14 +80,17 @@ def fields_that_differ(before: Workflow, after: Workflow) -> set[str]:
 @settings(max_examples=50, deadline=None)
 @given(written=st.lists(workflows(), min_size=1, max_size=4), seed=st.integers())
 def test_an_arm_makes_workflows_of_workflows_and_changes_one_thing(written: list[Workflow], seed: int) -> None:
-    habits, team = Habits.of(written, NAMES, 0), Team([Worker(name=n, model=f"local/{n}") for n in NAMES])
+    habits, team = (
+        WorkflowStatistics.from_workflows(written, NAMES, 0),
+        Team([Worker(name=n, model=f"local/{n}") for n in NAMES]),
+    )
     may_change = {"all to ": {"worker"}, "workers:": {"worker"}, "wording:": {"subtask"}, "access:": {"access"}}
     for entry in INTERVENTIONS:
-        for arm in entry.arms(habits):
+        for arm in entry.list_changes(habits):
             allowed = next((value for start, value in may_change.items() if arm.name.startswith(start)), {"subtask"})
             for before in written:
-                after = arm.change(before, Random(seed))
-                assert after == arm.change(before, Random(seed))
+                after = arm.rewrite(before, Random(seed))
+                assert after == arm.rewrite(before, Random(seed))
                 assert team.parse(after.render()).workflow == after
                 assert fields_that_differ(before, after) <= allowed
                 assert {step.worker for step in after.steps} <= (
@@ -98,29 +101,29 @@ def test_an_arm_makes_workflows_of_workflows_and_changes_one_thing(written: list
 
 def test_every_worker_has_its_turn_and_the_best_is_named() -> None:
     chain = Workflow((Step(0, "Plan."), Step(2, "Check.", "all")))
-    arms = one_worker.arms(Habits.of([chain], NAMES, 1))
+    arms = one_worker.list_changes(WorkflowStatistics.from_workflows([chain], NAMES, 1))
     assert [arm.name for arm in arms] == ["all to ada", "all to bob (the best alone, by the mix)", "all to cid"]
-    assert arms[1].change(chain, Random(0)) == Workflow((Step(1, "Plan."), Step(1, "Check.", "all")))
+    assert arms[1].rewrite(chain, Random(0)) == Workflow((Step(1, "Plan."), Step(1, "Check.", "all")))
 
 
 def test_workers_are_drawn_in_proportion_to_the_policys_use() -> None:
     written = [Workflow.single(0, "a")] * 3 + [Workflow.single(2, "b")]
     arms = {
         arm.name.partition(":")[0] + arm.name[-5:]: arm
-        for arm in mechanism_isolation.arms(Habits.of(written, NAMES, 0))
+        for arm in mechanism_isolation.list_changes(WorkflowStatistics.from_workflows(written, NAMES, 0))
     }
     dice = Random(1)
-    drawn = [arms["workersdrawn"].change(written[0], dice).steps[0].worker for _ in range(2000)]
+    drawn = [arms["workersdrawn"].rewrite(written[0], dice).steps[0].worker for _ in range(2000)]
     assert set(drawn) == {0, 2}
     assert drawn.count(0) / 2000 == pytest.approx(0.75, abs=0.04)
-    assert mechanism_isolation.arms(Habits.of([], NAMES, 0)) == []
+    assert mechanism_isolation.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0)) == []
 
 
 def test_access_is_frozen_both_ways() -> None:
     written = Workflow((Step(0, "a"), Step(1, "b", "all"), Step(2, "c")))
-    none, everything = mechanism_isolation.arms(Habits.of([written], NAMES, 0))[-2:]
-    assert [step.access for step in none.change(written, Random(0)).steps] == ["none"] * 3
-    assert [step.access for step in everything.change(written, Random(0)).steps] == ["none", "all", "all"]
+    none, everything = mechanism_isolation.list_changes(WorkflowStatistics.from_workflows([written], NAMES, 0))[-2:]
+    assert [step.access for step in none.rewrite(written, Random(0)).steps] == ["none"] * 3
+    assert [step.access for step in everything.rewrite(written, Random(0)).steps] == ["none", "all", "all"]
 
 
 # ── executed ──────────────────────────────────────────────────────────────────
@@ -149,7 +152,7 @@ def team_of(client: Table) -> Team:
     return Team([Worker(name=name, model=f"local/{name}") for name in NAMES], client)
 
 
-def executed(written: Sequence[Written], team: Team, batch: int = 8) -> list[OutcomeRow]:
+def executed(written: Sequence[WrittenCompletion], team: Team, batch: int = 8) -> list[OutcomeRow]:
     completions = {(each.problem.key, each.repeat): each.text for each in written}
     settings = Evaluation(batch=batch, repeats=1 + max(each.repeat for each in written))
     return asyncio.run(evaluate(completions, list(dict.fromkeys(each.problem for each in written)), team, settings))
@@ -159,16 +162,23 @@ def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> Non
     client = Table()
     team = team_of(client)
     texts = [Workflow.single(1, "Guess.").render(), "I do not know.", Workflow.single(0, SOLVE_SUBTASK).render()]
-    written = [Written(problem(place), 0, text) for place, text in enumerate(texts)]
-    other = changed(written, WorkflowChange("to ada", one_worker.arms(Habits.of([], NAMES, 0))[0].change), team, seed=1)
-    assert other.share == 0.5  # ada gave the third one
-    rows = executed(other.written, team, batch=1)
+    written = [WrittenCompletion(problem(place), 0, text) for place, text in enumerate(texts)]
+    other = apply_change(
+        written,
+        WorkflowChange("to ada", one_worker.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0))[0].rewrite),
+        team,
+        seed=1,
+    )
+    assert other.changed_share == 0.5  # ada gave the third one
+    rows = executed(other.completions, team, batch=1)
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
         ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
     ]  # fmt: skip
     assert client.asked == [("ada", "Guess."), ("ada", SOLVE_SUBTASK)]
-    unworded = changed(written, without_subtasks_served.arms(Habits.of([], NAMES, 0))[0], team, seed=1)
-    assert executed(unworded.written, team)[0].workers == ("bob",)
+    unworded = apply_change(
+        written, without_subtasks_served.list_changes(WorkflowStatistics.from_workflows([], NAMES, 0))[0], team, seed=1
+    )
+    assert executed(unworded.completions, team)[0].workers == ("bob",)
 
 
 def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
@@ -181,16 +191,16 @@ def test_a_repeat_draws_its_own_answers_and_its_own_dice() -> None:
             samples.append(Sample.of(sample).index)
             return await super().complete(worker, messages, sample=sample)
 
-    written = [Written(problem(0), repeat, Workflow.single(0).render()) for repeat in range(3)]
+    written = [WrittenCompletion(problem(0), repeat, Workflow.single(0).render()) for repeat in range(3)]
     rows = executed(written, team_of(Client()))
     assert ([row.repeat for row in rows], sorted(samples)) == ([0, 1, 2], [0, 1, 2])
 
 
 def test_an_arm_that_writes_no_workflow_is_refused() -> None:
-    written = [Written(problem(0), 0, Workflow.single(0).render())]
+    written = [WrittenCompletion(problem(0), 0, Workflow.single(0).render())]
     wrong = WorkflowChange("to no worker", lambda workflow, dice: Workflow.single(9))
     with pytest.raises(ValueError, match=r"'to no worker'.*unknown_worker"):
-        changed(written, wrong, team_of(Table()), seed=1)
+        apply_change(written, wrong, team_of(Table()), seed=1)
 
 
 # ── kept and found ───────────────────────────────────────────────────────────
@@ -206,14 +216,14 @@ POOL = Pool(
 )
 
 
-class With(Making):
+class With(StudyContext):
     """Uses one client, and trains nothing."""
 
     def __init__(self, client: Any) -> None:
         super().__init__(trainer=lambda run: pytest.fail(f"{run} was trained"))
         self._client = client
 
-    def client(self, setup: Setup, purpose: str) -> Any:
+    def open_client(self, setup: Setup, purpose: str) -> Any:
         return self._client
 
 
@@ -228,7 +238,7 @@ class Scored(NamedTuple):
 
 
 def study(setup: Setup, policy: Path, entry: PolicyStudy, client: Any) -> Findings:
-    return run_study(Study(entry.name, entry), Lab(setup, {"conductor": policy.parent}, policy), With(client))
+    return run_study(Study(entry.name, entry), StudyInputs(setup, {"conductor": policy.parent}, policy), With(client))
 
 
 class Writes:
@@ -239,7 +249,7 @@ class Writes:
     def __init__(self, card: PolicyCard | None = None) -> None:
         self.card = card
 
-    def fits(self, messages: Sequence[Message]) -> bool:
+    def has_room(self, messages: Sequence[Message]) -> bool:
         return True
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
@@ -263,11 +273,9 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scored:
     )  # fmt: skip
     card.write(policy)
     team = card.build_team(POOL, workspace.data, Execution(), Table())
-    for benchmark, questions in evaluation_questions(workspace, RECIPE).items():
+    for benchmark, questions in read_evaluation_questions(workspace, RECIPE).items():
         rows = asyncio.run(evaluate(Writes(), questions, team, RECIPE.evaluation))
-        save_rows(
-            rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions)
-        )
+        save_rows(rows, score_file(workspace, CONDUCTOR, policy, benchmark), key=scores_key(setup, policy, questions))
     mix = [replace(problem(place), split="train") for place in range(4)]
     write_problems(workspace.data / "training_mix.jsonl", mix)
     for name in NAMES:
@@ -299,10 +307,10 @@ def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monk
     changed_share = found.summary.head.index("changed, %")
     assert [row[changed_share] for row in found.summary.rows] == ["", "100", "0", "100"]
     assert found.picture.startswith(b"\x89PNG")
-    questions = sum(map(len, evaluation_questions(scored.setup.workspace, RECIPE).values()))
+    questions = sum(map(len, read_evaluation_questions(scored.setup.workspace, RECIPE).values()))
     veiled = 2  # completions of a confidential benchmark are not stored: generated and executed again
     assert len(client.asked) == 3 * questions + veiled
-    monkeypatch.setattr(policies, "stored_scores", None)  # a call would fail
+    monkeypatch.setattr(policies, "read_policy_scores", None)  # a call would fail
     assert scored.run("one_worker", Silent()) == found
 
 
@@ -344,10 +352,10 @@ def test_problems_that_were_not_taught_are_those_that_the_mix_left_out(scored: S
     data = scored.setup.workspace.data
     listed = [replace(problem(place), split="train") for place in range(6)]
     write_problems(data / "shortlist.jsonl", listed)
-    assert {each.id for each in not_taught(scored.setup)} == {"4", "5"}
+    assert {each.id for each in read_untaught_problems(scored.setup)} == {"4", "5"}
     write_problems(data / "shortlist.jsonl", listed[:4])
     with pytest.raises(DataError, match=r"shortlist\.jsonl.*no problem outside the training mix"):
-        not_taught(scored.setup)
+        read_untaught_problems(scored.setup)
 
 
 # ── several workflows of one policy ──────────────────────────────────────────
@@ -357,7 +365,7 @@ class SometimesRight:
     """Right with the samples 1 and 2 of each question, and wrong in another way with each other sample."""
 
     def __init__(self, asked: Mapping[str, Sequence[Problem]]) -> None:
-        self.golds = {each.question: gold_response(each) for own in asked.values() for each in own}
+        self.golds = {each.question: format_gold_response(each) for own in asked.values() for each in own}
 
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
@@ -371,8 +379,8 @@ class SometimesRight:
 def test_the_best_and_the_most_frequent_answer_of_several_workflows(scored: Scored) -> None:
     """Also on a confidential benchmark, of whose answers no file holds the text."""
     entry = Samples(kind="samples", title="Several", recipe="small", samples=4)
-    client = SometimesRight(evaluation_questions(scored.setup.workspace, RECIPE))
-    lab = Lab(scored.setup, {"conductor": scored.policy.parent}, scored.policy)
+    client = SometimesRight(read_evaluation_questions(scored.setup.workspace, RECIPE))
+    lab = StudyInputs(scored.setup, {"conductor": scored.policy.parent}, scored.policy)
     found = run_study(Study("several", entry), lab, With(client))
     shown = [dict(zip(found.summary.head, row, strict=True)) for row in found.summary.rows]
     percents = {str(row["system"]): (str(row["in-domain, %"])[:5], str(row["OOD, %"])[:5]) for row in shown}
@@ -398,8 +406,8 @@ def test_a_second_round_replaces_answers_whose_form_is_mostly_wrong() -> None:
             key: [replace(outcome("math500", int(each.id), at), answer=text) for at, text in enumerate((wrong, right))]
             for key, each in asked.items()
         }
-        arm = second_round(asked, drawn, "one")
-        return fmean(row.correct for row in records(arm.rows)), arm.facts["replaced, %"]
+        arm = make_second_round_arm(asked, drawn, "one")
+        return fmean(row.correct for row in records(arm.rows)), arm.extra_columns["replaced, %"]
 
     assert share("I guess 3", "The sum is 4") == (1.0, 50.0)
     assert share("The sum is 3", "The sum is 4") == (0.5, 0.0), "the form says nothing"
@@ -415,7 +423,7 @@ def line(step: int, patterns: dict[str, int], **more: Any) -> dict[str, Any]:
 
 def test_patterns_stand_in_the_order_in_which_they_appeared() -> None:
     curve = [line(1, {"0": 3, "1": 5}), line(2, {"0": 1, "0 1<0": 2}), line(3, {"0 1<0": 4})]
-    made = appearances(curve)
+    made = list_appearances(curve)
     assert [tuple(each) for each in made] == [("1", 1, 5, 0), ("0", 1, 4, 0), ("0 1<0", 2, 6, 4)]
 
 
@@ -423,8 +431,8 @@ def test_emergence_lists_patterns_by_their_first_step() -> None:
     entry = STUDIES["strategy_emergence"]
     assert isinstance(entry, Observation)
     curve = [line(step, {str(step % 3): 4}) for step in range(1, 21)]
-    found = entry.observe(Training(curve, 0.7, lambda _: Compliance(0, {})))
-    assert "Of every rollout: 3 distinct patterns, the first 3 of them by step 3" in found.said
+    found = entry.observe(TrainingRecord(curve, 0.7, lambda _: FormatCompliance(0, {})))
+    assert "Of every rollout: 3 distinct patterns, the first 3 of them by step 3" in found.note
     assert [row[0] for row in found.summary.rows][:2] == ["1 to 2", "3 to 4"]
     assert [row[4] for row in found.summary.rows] == [2, 1, *[0] * 8]
     assert len(found.details.rows) == 3
@@ -433,8 +441,8 @@ def test_emergence_lists_patterns_by_their_first_step() -> None:
 def test_a_cold_start_is_validated_with_grpos_sampling_and_greedily() -> None:
     entry = STUDIES["cold_start_validation"]
     assert isinstance(entry, Observation)
-    drawn = {0.7: Compliance(100, {"length_mismatch": 6, "empty": 1}), 0.0: Compliance(100, {"empty": 2})}
-    found = entry.observe(Training((), 0.7, drawn.__getitem__))
+    drawn = {0.7: FormatCompliance(100, {"length_mismatch": 6, "empty": 1}), 0.0: FormatCompliance(100, {"empty": 2})}
+    found = entry.observe(TrainingRecord((), 0.7, drawn.__getitem__))
     assert [row[2] for row in found.summary.rows] == ["93.0 (86.3 … 96.6)", "98.0 (93.0 … 99.4)"]
     assert [row[3:] for row in found.summary.rows] == [["no", "length_mismatch 6, empty 1"], ["yes", "empty 2"]]
     assert found.details.rows == [["length_mismatch", 6, 0], ["empty", 1, 2]]
@@ -451,4 +459,4 @@ def test_unscorable_rows_are_reported(scored: Scored) -> None:
                 raise WorkerUnreachable("cid", "gone")
             return await super().complete(worker, messages, sample=sample)
 
-    assert "8 rows of unreachable workers" in scored.run("one_worker", Away()).said
+    assert "8 rows of unreachable workers" in scored.run("one_worker", Away()).note

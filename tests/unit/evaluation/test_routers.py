@@ -9,7 +9,7 @@ import pytest
 from ops.core.response import NO_RESPONSE
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.baselines import mas_router, router_dc
-from ops.evaluation.method import Attempt, Known, Method
+from ops.evaluation.method import Attempt, Method, TrainingData
 from tests.unit.evaluation.kinds import SPECIALISTS, Client, Right, accuracy, known, problems, said
 
 ROUTERS = ("knn_router", "router_dc")
@@ -18,7 +18,7 @@ ALIKE: Right = {"a": {"fruit": 0.3}, "b": {"fruit": 0.95}, "c": {"fruit": 0.2}}
 NOISY: Right = {name: {"fruit": 0.55} for name in ("a", "b", "c")}
 
 
-def prepared(name: str, own: Known) -> Method:
+def prepared(name: str, own: TrainingData) -> Method:
     entry = BASELINES[name]
     assert isinstance(entry, WorkflowBaseline)
     return entry.prepare(own)
@@ -138,13 +138,13 @@ def test_three_questions_and_three_workers_are_the_least() -> None:
 # ── MasRouter ────────────────────────────────────────────────────────────────
 
 
-def trained(right: Right, penalty: float = mas_router.PENALTY, kinds: tuple[str, ...] = ("fruit",)) -> Method:
+def trained(right: Right, penalty: float = mas_router.COST_PENALTY, kinds: tuple[str, ...] = ("fruit",)) -> Method:
     asked = problems(kinds, 120 // len(kinds))
-    return mas_router.trained(known(asked, right, client=Client(asked, right)), penalty)
+    return mas_router.train_mas_router(known(asked, right, client=Client(asked, right)), penalty)
 
 
 def test_it_learns_to_vote_where_a_vote_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 22)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 22)
     method, asked = trained(NOISY), problems(["fruit"], 80, seed=7)
     flows = [branches[0] for branches in method.branches(asked, 0)]
     voting = [flow for flow in flows if flow.steps[-1].subtask == "Take the most common answer."]
@@ -153,32 +153,34 @@ def test_it_learns_to_vote_where_a_vote_pays(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_asks_one_worker_where_calls_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 10)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 10)
     method = trained(NOISY, penalty=0.5)
     assert {len(branches[0].steps) for branches in method.branches(UNSEEN, 0)} == {1}
     assert method.detail == "single 100%"
 
 
 def test_it_gives_each_kind_to_its_specialist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 10)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 10)
     assert accuracy(trained(SPECIALISTS, kinds=("fruit", "metal")), UNSEEN, SPECIALISTS) > 0.9
 
 
 def test_its_calls_are_bounded_and_its_seed_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 4)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 4)
     even: Right = {name: {"fruit": 0.5, "metal": 0.5} for name in "abc"}
     made = []
     for _ in range(2):
         client = Client(MIX, even)
-        method = mas_router.trained(known(MIX, even, client=client))
+        method = mas_router.train_mas_router(known(MIX, even, client=client))
         made.append([branches[0] for branches in method.branches(UNSEEN, 0)])
-        assert 0 < client.calls <= 4 * mas_router.QUESTIONS * 13  # 1 + 5 + 5 + 5 steps at most, fewer as a rule
+        assert (
+            0 < client.calls <= 4 * mas_router.QUESTIONS_PER_ROUND * 13
+        )  # 1 + 5 + 5 + 5 steps at most, fewer as a rule
     assert made[0] == made[1]
 
 
 def test_it_takes_three_problems_and_keeps_to_the_most_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mas_router, "ROUNDS", 4)
+    monkeypatch.setattr(mas_router, "LEARNING_ROUNDS", 4)
     own = known(MIX[:3], SPECIALISTS, client=Client(MIX[:3], SPECIALISTS))
     short = replace(own, team=replace(own.team, prompting=own.team.prompting.model_copy(update={"max_steps": 2})))
-    flows = [branches[0] for branches in mas_router.trained(short).branches(UNSEEN, 0)]
+    flows = [branches[0] for branches in mas_router.train_mas_router(short).branches(UNSEEN, 0)]
     assert max(len(flow.steps) for flow in flows) <= 2

@@ -21,7 +21,7 @@ from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
-from ops.evaluation.runner import AHEAD, evaluate
+from ops.evaluation.runner import MAX_BATCHES_IN_PROGRESS, evaluate
 from ops.evaluation.sorting import RowSorter
 from ops.results import table
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
@@ -140,7 +140,7 @@ def test_a_fast_writer_waits_for_its_workers() -> None:
     ahead, client = list[int](), Slow()
     rows = run(Counting(ALONE), problems(20), client, batch=1)
     assert [row.correct for row in rows] == [1] * 20
-    assert 1 < max(ahead) <= AHEAD
+    assert 1 < max(ahead) <= MAX_BATCHES_IN_PROGRESS
 
 
 def test_batches_repeats_and_progress() -> None:
@@ -148,7 +148,7 @@ def test_batches_repeats_and_progress() -> None:
     settings = Evaluation(repeats=2, batch=2, temperature=0.5)
     team = Team(WORKERS, client, PROMPTING)
     rows = asyncio.run(
-        evaluate(writer, problems(5), team, settings, seed=40, on_played=lambda batch, _: batches.append(len(batch)))
+        evaluate(writer, problems(5), team, settings, seed=40, on_executed=lambda batch, _: batches.append(len(batch)))
     )
     assert writer.calls == [(size, 0.5, seed) for seed in (40, 41) for size in (2, 2, 1)]
     assert [(row.problem_id, row.repeat) for row in rows] == [(f"p{i}", r) for i in range(5) for r in range(2)]
@@ -358,7 +358,7 @@ def evaluated(folder: Path, client: Table, writer: Writer | None = None) -> list
     with RowSorter() as rows:
         running = evaluate(
             writer or Fixed(ALONE), problems(6), Team(WORKERS, client, PROMPTING),
-            Evaluation(repeats=2, batch=2), into=rows.add,
+            Evaluation(repeats=2, batch=2), add_rows=rows.add,
         )  # fmt: skip
         asyncio.run(running)
         rows.write({"math500": (file, {"policy": "p"})})
@@ -372,7 +372,7 @@ def test_rows_that_come_in_any_order_are_written_in_one(tmp_path: Path) -> None:
     with RowSorter() as sorter:
         for row in again:
             sorter.add([row])
-        assert (list(sorter), len(sorter), list(sorter.of("mmlu"))) == (rows, 12, [])
+        assert (list(sorter), len(sorter), list(sorter.rows_of_benchmark("mmlu"))) == (rows, 12, [])
 
 
 def test_an_evaluation_that_ends_in_an_error_leaves_no_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ops.benchmarks.problem_files import evaluation_questions, held_out
+from ops.benchmarks.problem_files import read_evaluation_questions, read_test_questions
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Vote, Worker, asked_alike, load_recipe
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
@@ -79,14 +79,14 @@ def test_fewer_questions_are_some_of_more_and_training_still_avoids_all(tmp_path
     for name in RECIPE.benchmarks:
         materialize_raw(without_workers(workspace, RECIPE), name)
     few, more = (
-        {problem.key for problem in evaluation_questions(workspace, asking(questions=most))["math500"]}
+        {problem.key for problem in read_evaluation_questions(workspace, asking(questions=most))["math500"]}
         for most in (5, 11)
     )
     assert (len(few), len(more)) == (5, 11) and few < more
     other_seed = asking(questions=5).model_copy(update={"seed": 7})
-    assert {problem.key for problem in evaluation_questions(workspace, other_seed)["math500"]} == few
-    assert len(held_out(workspace, asking(questions=5))["math500"]) == 30
-    some = evaluation_questions(workspace, asking(benchmarks={"math500": {"questions": 3}}))
+    assert {problem.key for problem in read_evaluation_questions(workspace, other_seed)["math500"]} == few
+    assert len(read_test_questions(workspace, asking(questions=5))["math500"]) == 30
+    some = read_evaluation_questions(workspace, asking(benchmarks={"math500": {"questions": 3}}))
     assert [len(questions) for questions in some.values()] == [3, 12]
 
 

@@ -17,7 +17,7 @@ from ops.evaluation.runner import evaluate, evaluate_method
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import Pairs, accuracy, by_question
 from ops.results.table import joined
-from ops.stages.studies.subsets import named_parts, parts, with_worker
+from ops.stages.studies.subsets import add_worker, draw_subsets, list_named_subsets
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
@@ -58,30 +58,30 @@ def team(cards: bool = False) -> Team:
 
 
 def test_parts_of_every_size_are_drawn_by_seed() -> None:
-    drawn = parts(9, 3, seed=1)
+    drawn = draw_subsets(9, 3, seed=1)
     assert list(drawn) == list(range(1, 9))
     for size, some in drawn.items():
         assert len(set(some)) == 3
         assert all(len(part) == size and list(part) == sorted(set(part)) and max(part) < 9 for part in some)
-    assert drawn == parts(9, 3, seed=1) != parts(9, 3, seed=2)
-    assert parts(3, 9, seed=1) == {1: [(0,), (1,), (2,)], 2: [(0, 1), (0, 2), (1, 2)]}
-    assert parts(1, 9, seed=1) == {}
+    assert drawn == draw_subsets(9, 3, seed=1) != draw_subsets(9, 3, seed=2)
+    assert draw_subsets(3, 9, seed=1) == {1: [(0,), (1,), (2,)], 2: [(0, 1), (0, 2), (1, 2)]}
+    assert draw_subsets(1, 9, seed=1) == {}
 
 
 def test_parts_have_the_names_that_people_give_them_and_each_stands_once() -> None:
     tags = (("closed",), ("open",), ("open", "reasoning"), ("closed",))
     workers = [Worker(name=n, model=f"local/{n}", tags=t) for n, t in zip(NAMES, tags, strict=True)]
     usd = {"ada": 3.0, "bob": 1.0, "cid": 2.0, "dora": 9.0}
-    assert named_parts(workers, usd) == {
+    assert list_named_subsets(workers, usd) == {
         "closed only": (0, 3),
         "open only": (1, 2),
         "reasoning only": (2,),
         "none reasoning": (0, 1, 3),
     }  # the cheap half is the open one; "none closed" and "none open" have other names
-    assert named_parts(workers, usd | {"ada": 0.1})["the cheap half"] == (0, 1)
+    assert list_named_subsets(workers, usd | {"ada": 0.1})["the cheap half"] == (0, 1)
     alike = [Worker(name=n, model=f"local/{n}", tags=("tool",)) for n in NAMES[:3]]
-    assert named_parts(alike, usd) == {"the cheap half": (1, 2)}
-    assert named_parts(alike[:1], usd) == {}
+    assert list_named_subsets(alike, usd) == {"the cheap half": (1, 2)}
+    assert list_named_subsets(alike[:1], usd) == {}
 
 
 def test_only_workers_on_offer_are_called() -> None:
@@ -107,16 +107,16 @@ def test_renumbered_parts_reach_the_right_workers() -> None:
 def test_a_new_worker_gets_the_next_ordinal_and_a_card_if_the_others_have_one() -> None:
     zoe = Worker(name="zoe", model="local/zoe")
     card = WorkerCard(accuracy={"math": 0.9}, cost_usd=0.002)
-    known = with_worker(team(), zoe)
+    known = add_worker(team(), zoe)
     scores = asyncio.run(evaluate(FirstAndLast(), PROBLEMS, known.restrict_to((1, 4)), Evaluation()))
     assert {row.workers for row in scores if row.format_ok} == {("zoe",)}
-    described = with_worker(team(cards=True), zoe, [card]).build_messages(PROBLEMS[0])[0]["content"]
+    described = add_worker(team(cards=True), zoe, [card]).build_messages(PROBLEMS[0])[0]["content"]
     assert described.splitlines()[1] == "Models: 0 1 2 3 4" and described.endswith("4: math 90 $0.0020")
     for wrong, cards in ((team(), [card]), (team(cards=True), [])):
         with pytest.raises(ValueError, match="cards for 'zoe'"):
-            with_worker(wrong, zoe, cards)
+            add_worker(wrong, zoe, cards)
     with pytest.raises(ValueError, match="is in the team"):
-        with_worker(known, zoe)
+        add_worker(known, zoe)
 
 
 def test_workers_alone_are_what_a_part_is_held_against() -> None:

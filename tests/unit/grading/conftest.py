@@ -20,9 +20,9 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     walls = importlib.import_module("ops.grading.isolation")
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
-        walls._obstacle.cache_clear()
+        walls._why_bubblewrap_fails.cache_clear()
         yield
-    walls._obstacle.cache_clear()
+    walls._why_bubblewrap_fails.cache_clear()
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def run_late_programs_once(patch: pytest.MonkeyPatch) -> None:
         if (kind, program) in late:
             return late[kind, program]
         done = real(kind, program, *rest, **more)
-        if done.overran:
+        if done.has_timed_out:
             late[kind, program] = done
         return done
 

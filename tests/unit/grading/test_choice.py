@@ -8,7 +8,7 @@ import pytest
 
 from ops.core.problem import Problem
 from ops.grading import grade
-from ops.grading.graders.choice import extracted
+from ops.grading.graders.choice import find_answer
 from tests.builders import make_problem
 from tests.unit.grading.forms import wrappings
 
@@ -192,7 +192,7 @@ def test_every_letter_is_read_alike(shape: str, role: str, choices: tuple[str, .
     for place, letter in enumerate(LETTERS):
         others = [LETTERS[(place + step) % len(LETTERS)] for step in (3, 7)]
         response = shape.replace("{X}", letter).replace("{Y}", others[0]).replace("{Z}", others[1])
-        found = extracted(problem(letter, choices), response)
+        found = find_answer(problem(letter, choices), response)
         read[letter] = {letter: "X", others[0]: "Y", others[1]: "Z"}.get(found, found)
         assert grade(problem(letter, choices), response).correct is (found == letter)
     assert read == dict.fromkeys(LETTERS, role)
@@ -203,7 +203,7 @@ def test_every_letter_is_read_alike(shape: str, role: str, choices: tuple[str, .
     [("I think so.", ""), ("I cannot answer this.", ""), ("I am not sure.", ""), ("A hard question.", ""), ("A", "A")],
 )
 def test_an_article_and_a_pronoun_are_no_letters(sentence: str, letter: str) -> None:
-    assert extracted(problem("I", TEXTS), sentence) == letter
+    assert find_answer(problem("I", TEXTS), sentence) == letter
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_an_article_and_a_pronoun_are_no_letters(sentence: str, letter: str) -> 
 def test_every_pair_of_letters_is_read_alike(shape: str) -> None:
     """The commonest corrections and denials, for all ninety ordered pairs."""
     pairs = list(itertools.permutations(LETTERS, 2))
-    assert [pair for pair in pairs if extracted(problem("A", TEXTS), shape.format(*pair)) != pair[1]] == []
+    assert [pair for pair in pairs if find_answer(problem("A", TEXTS), shape.format(*pair)) != pair[1]] == []
 
 
 @pytest.mark.parametrize(
@@ -222,4 +222,4 @@ def test_every_pair_of_letters_is_read_alike(shape: str) -> None:
 )  # fmt: skip
 def test_a_long_repetition_is_read_once(part: str) -> None:
     """Linear: what a hostile response could make quadratic would not end within the suite's time-out."""
-    assert extracted(problem("A", TEXTS), part * (200_000 // len(part))) in ("", *LETTERS)
+    assert find_answer(problem("A", TEXTS), part * (200_000 // len(part))) in ("", *LETTERS)

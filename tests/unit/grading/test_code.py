@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ops.core.problem import CodeTest
 from ops.grading import GRADERS, grade, sandbox
-from ops.grading.controls import control, names_of_tests
-from ops.grading.program import called, program
-from ops.grading.values import expected, same_output, same_value
+from ops.grading.controls import list_tests, make_negative_control
+from ops.grading.program import extract_program, find_tested_names
+from ops.grading.values import is_same_output, is_same_value, parse_expected
 from tests.builders import fenced, make_code_problem, make_unit_test
 from tests.unit.grading.forms import Form, load
 from tests.unit.grading.hostile import EXHAUSTING
@@ -33,7 +33,7 @@ def same(left: str, right: str) -> bool:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.kind}-{'right' if form.right else 'wrong'}-{form.why}")
 def test_the_gold_program_is_extracted_where_it_is_the_answer(form: Form) -> None:
-    extracted = GRADERS["code"].answer(form.problem, form.response)
+    extracted = GRADERS["code"].extract_answer(form.problem, form.response)
     assert same(form.problem.answer, extracted) is form.right, extracted
 
 
@@ -43,8 +43,8 @@ def test_names_that_the_tests_call() -> None:
         CodeTest("stdin", "main()", ""),
         CodeTest("unittest", "import unittest\nclass TestCases(unittest.TestCase):\n    x = task_func(1)"),
     )
-    assert {"Solution", "task_func", "unittest"} <= called(tests)
-    assert not called(tests) & {"TestCases", "main", "total", "TestCase"}
+    assert {"Solution", "task_func", "unittest"} <= find_tested_names(tests)
+    assert not find_tested_names(tests) & {"TestCases", "main", "total", "TestCase"}
 
 
 MARKS = st.sampled_from(
@@ -54,7 +54,7 @@ MARKS = st.sampled_from(
 
 @given(st.text() | st.lists(MARKS).map("".join) | st.lists(MARKS).map("\n".join))
 def test_any_text_has_a_program_or_none(response: str) -> None:
-    assert isinstance(program(response), str)
+    assert isinstance(extract_program(response), str)
 
 
 @pytest.mark.parametrize("repetitions", [25_000, pytest.param(100_000, marks=pytest.mark.long)])
@@ -63,7 +63,7 @@ def test_any_text_has_a_program_or_none(response: str) -> None:
 )
 def test_a_long_response_of_marks_is_read_once(part: str, repetitions: int) -> None:
     """Linear: what a hostile response could make quadratic would not end within the suite's time-out."""
-    assert isinstance(program(part * repetitions), str)
+    assert isinstance(extract_program(part * repetitions), str)
 
 
 # ── verdicts ─────────────────────────────────────────────────────────────────
@@ -159,11 +159,11 @@ def test_values_of_calls(literal: str, expression: str, same: bool) -> None:
     ],
 )
 def test_output_is_compared_by_line_and_word(wanted: str, printed: str, same: bool) -> None:
-    assert same_output(wanted, printed) is same
+    assert is_same_output(wanted, printed) is same
 
 
 def test_an_infinite_value_equals_itself() -> None:
-    assert same_value(expected("[1e999]"), [float("inf")])
+    assert is_same_value(parse_expected("[1e999]"), [float("inf")])
 
 
 @pytest.mark.parametrize(
@@ -171,14 +171,14 @@ def test_an_infinite_value_equals_itself() -> None:
 )
 @pytest.mark.parametrize("wanted", ["1.5", "0.15", "1e400"])
 def test_a_number_is_printed_in_ascii_digits_without_separators(printed: str, wanted: str) -> None:
-    assert not same_output(wanted, printed)
-    assert not same_output(printed, wanted) or printed == wanted
+    assert not is_same_output(wanted, printed)
+    assert not is_same_output(printed, wanted) or printed == wanted
 
 
 @pytest.mark.parametrize("name", ["prints 100 MB", "reads stdin for ever", "fork bomb"])
 def test_a_hostile_main_program_scores_zero(name: str) -> None:
-    limits = sandbox.ProgramLimits(cpu_s=1, wall_s=6, memory=512 << 20)
-    run = sandbox.run("stdin", EXHAUSTING[name], ["3\n"], limits, keep=[100])
+    limits = sandbox.ProgramLimits(cpu_s=1, wall_s=6, memory_bytes=512 << 20)
+    run = sandbox.run("stdin", EXHAUSTING[name], ["3\n"], limits, max_output_bytes=[100])
     assert run.results is None or run.results[0][0] == "error"
 
 
@@ -197,7 +197,7 @@ def test_a_program_sees_nothing_of_our_environment(monkeypatch: pytest.MonkeyPat
 
 
 def test_set_order_is_the_same_in_every_run() -> None:
-    limits = sandbox.ProgramLimits(cpu_s=2, wall_s=10, memory=512 << 20)
+    limits = sandbox.ProgramLimits(cpu_s=2, wall_s=10, memory_bytes=512 << 20)
     program = "def f():\n    return list({'a', 'b', 'c', 'd', 'e', 'f', 'g'})"
     first, second = (sandbox.run("call", program, ["f()"], limits) for _ in range(2))
     assert first.results == second.results is not None
@@ -262,19 +262,19 @@ def module(body: str) -> str:
 @pytest.mark.parametrize("name", SURE)
 def test_a_right_program_passes_the_test_and_fails_its_control(name: str) -> None:
     code = module(SURE[name])
-    wrong = control(code, Random(0))
+    wrong = make_negative_control(code, Random(0))
     assert wrong is not None
-    assert wrong.must_fail == {"T.test_it"} == names_of_tests(code)
+    assert wrong.must_fail == {"T.test_it"} == list_tests(code)
     assert (passed(code), passed(wrong.code)) == (True, False)
 
 
 @pytest.mark.parametrize("name", NOT_SURE)
 def test_a_test_that_a_correct_program_may_pass_is_not_a_control(name: str) -> None:
     assert passed(module(NOT_SURE[name]))
-    assert control(module(NOT_SURE[name]), Random(0)) is None
+    assert make_negative_control(module(NOT_SURE[name]), Random(0)) is None
 
 
 @pytest.mark.parametrize("code", ["", "def broken(", "x = 1", "\x00"])
 def test_a_file_without_tests_has_no_control(code: str) -> None:
-    assert control(code, Random(0)) is None
-    assert names_of_tests(code) == frozenset()
+    assert make_negative_control(code, Random(0)) is None
+    assert list_tests(code) == frozenset()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ops.benchmarks.problem_files import write_problems
-from ops.benchmarks.registry import shown_reason
+from ops.benchmarks.registry import displayable_reason
 from ops.core.problem import CodeTest, FailedTest, Grade
 from ops.grading import grade
 from ops.grading.grader import is_final
@@ -91,7 +91,7 @@ def squares(count: int, hidden: bool) -> tuple[CodeTest, ...]:
 def test_public_tests_share_a_run_and_hidden_ones_run_by_few(runs: list[Any]) -> None:
     case = make_code_problem(*squares(9, hidden=False), *squares(14, hidden=True))
     assert grade(case, "def f(n):\n    return n * n").correct
-    assert [run.tests for run in runs] == [9, code.HIDDEN_AT_ONCE, code.HIDDEN_AT_ONCE, 2]
+    assert [run.tests for run in runs] == [9, code.HIDDEN_TESTS_PER_RUN, code.HIDDEN_TESTS_PER_RUN, 2]
     public, *hidden = (run.limits.cpu_s for run in runs)
     assert hidden == [public * run.tests for run in runs[1:]], "each hidden call has the time that public ones share"
 
@@ -126,9 +126,9 @@ def test_a_wrong_answer_before_a_test_that_takes_too_long_is_final(monkeypatch: 
 def test_only_the_failed_tests_number_is_shown_for_a_confidential_benchmark() -> None:
     test = FailedTest(3, 9, "stdin", "printed 'secret'", "'secret'", hidden=True)
     verdict = Grade(0.0, "program", str(test), test)
-    assert shown_reason("livecodebench", verdict) == verdict.reason
-    assert shown_reason("gpqa_diamond", verdict) == "test 3 of 9 (stdin, hidden) failed (not shown)"
-    assert shown_reason("gpqa_diamond", Grade(0.0, "B", "gold is secret")) == "not shown"
+    assert displayable_reason("livecodebench", verdict) == verdict.reason
+    assert displayable_reason("gpqa_diamond", verdict) == "test 3 of 9 (stdin, hidden) failed (not shown)"
+    assert displayable_reason("gpqa_diamond", Grade(0.0, "B", "gold is secret")) == "not shown"
 
 
 def test_the_gold_report_of_a_confidential_benchmark_quotes_no_test() -> None:

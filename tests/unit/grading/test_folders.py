@@ -80,7 +80,7 @@ def ended_process() -> int:
 
 def left_by(pid: int, place: Path, name: str = "abc") -> Path:
     """Make a program's folder of a process with this number."""
-    folder = place / f"podium-sandbox-{folders._process_space()}-{pid}-1.00-{name}"
+    folder = place / f"podium-sandbox-{folders._find_pid_namespace()}-{pid}-1.00-{name}"
     folder.mkdir()
     return folder
 
@@ -128,7 +128,7 @@ FILLED = pytest.mark.parametrize("fill", [nested, many_files, odd_entries, close
 def test_files_left_by_a_program_are_swept(fill: Callable[[Path], None], tmp_path: Path) -> None:
     left = left_by(ended_process(), tmp_path)
     fill(left)
-    assert folders.sweep(tmp_path) == [left]
+    assert folders.remove_abandoned_folders(tmp_path) == [left]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,7 +151,7 @@ def test_a_link_is_removed_and_what_it_names_is_not(tmp_path: Path) -> None:
     (left / "inner").mkdir()
     (left / "inner" / "link").symlink_to("../../precious")
     os.link(tmp_path / "precious" / "file", left / "second name")
-    assert folders.sweep(tmp_path) == [left]
+    assert folders.remove_abandoned_folders(tmp_path) == [left]
     assert (tmp_path / "precious" / "file").read_text(encoding="utf-8") == "kept"
     assert (tmp_path / "precious" / "inner").is_dir()
     assert stat.S_IMODE((tmp_path / "precious").stat().st_mode) == 0o750
@@ -181,14 +181,14 @@ def test_a_folder_that_cannot_be_removed_is_logged_and_keeps_no_other_from_being
         unlink(name, dir_fd=dir_fd)
 
     monkeypatch.setattr(folders.os, "unlink", refused)
-    assert folders.sweep(tmp_path) == [other]
+    assert folders.remove_abandoned_folders(tmp_path) == [other]
     assert stuck.is_dir()
     [record] = caplog.records
     assert str(stuck) in record.getMessage() and "Operation not permitted" in record.getMessage()
 
 
 def test_a_place_that_cannot_be_read_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert folders.sweep(tmp_path / "missing") == []
+    assert folders.remove_abandoned_folders(tmp_path / "missing") == []
     assert "missing" in caplog.text
 
 
@@ -197,20 +197,20 @@ def test_a_folder_that_another_process_sweeps_meanwhile_leaves_the_place_as_it_w
 ) -> None:
     """The system's temporary folder belongs to every user: it keeps its mode."""
     left = left_by(ended_process(), tmp_path)
-    remove = folders.remove
+    remove = folders.remove_folder
 
     def late(folder: Path) -> bool:
         remove(folder)
         return remove(folder)
 
     tmp_path.chmod(0o1777)
-    monkeypatch.setattr(folders, "remove", late)
-    assert folders.sweep(tmp_path) == [left]
+    monkeypatch.setattr(folders, "remove_folder", late)
+    assert folders.remove_abandoned_folders(tmp_path) == [left]
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
 
 
 def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
-    here = folders._process_space()
+    here = folders._find_pid_namespace()
     names = (
         "podium-sandbox-1-x-y-z", "podium-sandbox", "podium-mine", "podium-sandbox-999999-999999-1.00-abc",
         f"podium-sandbox-{here}-{'9' * 5000}-1.00"[:250], f"podium-sandbox-{here}-1-nan-abc",
@@ -218,5 +218,5 @@ def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
     )  # fmt: skip
     for name in names:
         (tmp_path / name).mkdir()
-    assert folders.sweep(tmp_path) == []
+    assert folders.remove_abandoned_folders(tmp_path) == []
     assert {folder.name for folder in tmp_path.iterdir()} == set(names)

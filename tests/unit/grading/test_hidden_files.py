@@ -44,8 +44,8 @@ def squares(*numbers: int, hidden: bool = False) -> list[CodeTest]:
 
 
 def stored(folder: Path) -> tuple[Problem, Path]:
-    problem = hidden_tests.set_apart(make_code_problem(*squares(1), *squares(2, 3, hidden=True)), folder)
-    return problem, hidden_tests.file_of(folder, problem)
+    problem = hidden_tests.extract_hidden_tests(make_code_problem(*squares(1), *squares(2, 3, hidden=True)), folder)
+    return problem, hidden_tests.hidden_tests_file(folder, problem)
 
 
 UNIT = make_unit_test("self.assertEqual(f(2), 4)", hidden=True)
@@ -70,12 +70,12 @@ def test_verdicts_are_those_of_tests_in_memory(
     problem, response = make_code_problem(*tests), fenced(program)
     before = grade(problem, response)
     held, runs[:] = [run.tests for run in runs], []
-    apart = hidden_tests.set_apart(problem, folder)
+    apart = hidden_tests.extract_hidden_tests(problem, folder)
     assert not any(test.hidden for test in apart.tests)
     assert grade(apart, response) == before
     if UNIT not in tests:  # a test case and its control run in random order, up to the first that fails
         assert [run.tests for run in runs] == held
-    assert code.extracted(apart, response) == code.extracted(problem, response)
+    assert code.find_answer(apart, response) == code.find_answer(problem, response)
 
 
 # ── files that cannot be read ────────────────────────────────────────────────
@@ -125,19 +125,19 @@ def test_a_damaged_file_is_one_clear_error(
     assert "\n" not in message
     assert found in message
     assert all(words in message for words in (str(file), problem.key, "`podium data raw RECIPE`"))
-    assert found in hidden_tests.damage(problem)
-    hidden_tests.set_apart(make_code_problem(*squares(1), *squares(2, 3, hidden=True)), folder)
+    assert found in hidden_tests.find_damage(problem)
+    hidden_tests.extract_hidden_tests(make_code_problem(*squares(1), *squares(2, 3, hidden=True)), folder)
     assert grade(problem, fenced(SQUARE)).correct, "loading the benchmark again repairs the file"
-    assert hidden_tests.damage(problem) == ""
+    assert hidden_tests.find_damage(problem) == ""
 
 
 def test_a_stored_verdict_needs_no_file_and_quotes_no_hidden_test(folder: Path, tmp_path: Path) -> None:
     hidden = CodeTest("call", f"f({SECRET})", SECRET, hidden=True)
-    problem = hidden_tests.set_apart(make_code_problem(*squares(1), hidden), folder)
-    grading.configure(tmp_path, grading.isolation(), verdicts=tmp_path)
+    problem = hidden_tests.extract_hidden_tests(make_code_problem(*squares(1), hidden), folder)
+    grading.configure(tmp_path, grading.find_available_isolation(), verdicts=tmp_path)
     first = grade(problem, fenced(SQUARE))
     assert SECRET in first.reason
-    hidden_tests.file_of(folder, problem).unlink()
+    hidden_tests.hidden_tests_file(folder, problem).unlink()
     grading._MEMO.clear()
     again = grade(problem, fenced(SQUARE))
     assert (again.score, again.failed and again.failed.number) == (0.0, 2)
@@ -148,7 +148,7 @@ def test_a_stored_verdict_needs_no_file_and_quotes_no_hidden_test(folder: Path, 
 
 
 def test_threads_grade_from_one_file_at_once(folder: Path) -> None:
-    problem = hidden_tests.set_apart(make_code_problem(*squares(*range(9), hidden=True)), folder)
+    problem = hidden_tests.extract_hidden_tests(make_code_problem(*squares(*range(9), hidden=True)), folder)
     programs = [f"def f(n):\n    return n * n + (n == {n})" for n in range(4)]
     verdicts: list[Grade] = grade_many([(problem, fenced(program)) for program in programs], workers=4)
     assert [verdict.failed and verdict.failed.number for verdict in verdicts] == [1, 2, 3, 4]
@@ -189,7 +189,9 @@ def test_a_process_holds_one_test_at_a_time(folder: Path, tmp_path: Path) -> Non
     size, problems = 1_500_000, []
     for name in range(10):
         tests = [CodeTest("stdin", f"{name} {n} ".ljust(size), "1\n", hidden=True) for n in range(4)]
-        problems.append(hidden_tests.set_apart(make_code_problem(*squares(1), *tests, id=f"p{name}"), folder))
+        problems.append(
+            hidden_tests.extract_hidden_tests(make_code_problem(*squares(1), *tests, id=f"p{name}"), folder)
+        )
     write_problems(tmp_path / "mix.jsonl", problems)
     assert (tmp_path / "mix.jsonl").stat().st_size < size / 100
     reader = child(MEMORY, tmp_path)
@@ -204,11 +206,11 @@ def test_a_process_holds_one_test_at_a_time(folder: Path, tmp_path: Path) -> Non
 def test_the_plan_counts_what_is_stored_and_held(folder: Path) -> None:
     text = "".join(random.Random(1).choices(string.ascii_lowercase, k=1_000_000))
     tests = [CodeTest("stdin", text[n:], text[n:], hidden=True) for n in range(4)]
-    problem = hidden_tests.set_apart(make_code_problem(*tests), folder)
+    problem = hidden_tests.extract_hidden_tests(make_code_problem(*tests), folder)
     assert problem.hidden is not None
     size = problem.hidden.characters
     # Equal texts are too far apart for zlib to see.
-    assert hidden_tests.file_of(folder, problem).stat().st_size <= size / HIDDEN_TESTS_RATIO
+    assert hidden_tests.hidden_tests_file(folder, problem).stat().st_size <= size / HIDDEN_TESTS_RATIO
     tracemalloc.start()
     try:
         assert grade(problem, fenced("print(input())")).correct
@@ -232,14 +234,14 @@ def test_two_processes_grade_from_one_file_at_once(folder: Path, tmp_path: Path)
 
 
 WRITE = """
-def killed(test, real=hidden_tests._text, seen=[]):
+def killed(test, real=hidden_tests._encode_test, seen=[]):
     seen.append(test)
     if len(seen) == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(test)
-hidden_tests._text = killed
+hidden_tests._encode_test = killed
 tests = [CodeTest("call", f"f({n})", str(n * n), True) for n in (2, 3, 4)]
-hidden_tests.set_apart(make_code_problem(*tests), root)
+hidden_tests.extract_hidden_tests(make_code_problem(*tests), root)
 """
 
 
@@ -249,8 +251,8 @@ def test_a_kill_while_writing_leaves_nothing_that_is_read(folder: Path) -> None:
     assert writer.returncode == -signal.SIGKILL
     assert list(folder.rglob("*.zip")) == []
     assert len(list(folder.rglob(".*.tmp"))) == 1
-    problem = hidden_tests.set_apart(make_code_problem(*squares(2, 3, 4, hidden=True)), folder)
+    problem = hidden_tests.extract_hidden_tests(make_code_problem(*squares(2, 3, 4, hidden=True)), folder)
     assert [path.name for path in (folder / "livecodebench").iterdir()] == [
-        hidden_tests.file_of(folder, problem).name
+        hidden_tests.hidden_tests_file(folder, problem).name
     ], "the next writer removes what the killed one left"
     assert grade(problem, fenced(SQUARE)).correct

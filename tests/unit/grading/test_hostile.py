@@ -47,7 +47,7 @@ def verdicts(request: pytest.FixtureRequest) -> dict[tuple[str, str], Grade]:
     with pytest.MonkeyPatch.context() as patch:
         run_late_programs_once(patch)
         for kind, limits in code.LIMITS.items():
-            patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=10, memory=1 << 30))
+            patch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=10, memory_bytes=1 << 30))
         chosen = {item.name for item in request.session.items if item.path == request.path}
         keys = [key for key in PROGRAMS if f"{test_no_program_grades_itself.__name__}[{'-'.join(key)}]" in chosen]
         pairs = [(make_code_problem(*KINDS[kind][0]), fenced(KINDS[kind][1][name])) for kind, name in keys]

@@ -17,7 +17,7 @@ from ops.core.problem import CodeTest, GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many
 from ops.grading.graders import code
-from ops.grading.program import program
+from ops.grading.program import extract_program
 from tests.builders import fenced, make_code_problem, make_problem
 
 BENCHMARKS = Path(__file__).parents[4] / "shared" / "benchmarks"
@@ -145,7 +145,7 @@ def test_recorded_responses_give_the_benchmarks_own_extraction() -> None:
     """Equal programs have equal verdicts: all 400 recorded responses, without running one."""
     pairs = [(first(row["output_list"]), first(row["code_list"])) for row in read(OUTCOMES)]
     assert len(pairs) == 400
-    assert [own for response, own in pairs if program(response).strip() != own.strip()] == []
+    assert [own for response, own in pairs if extract_program(response).strip() != own.strip()] == []
 
 
 O1_PREVIEW = "652e4041f3eddee477908d76551376a355cd3debb26c0fb06b49d6a7a23c45cf"
@@ -162,7 +162,7 @@ def test_every_recorded_program_has_the_verdict_that_it_had(tmp_path: Path, monk
     for kind in ("call", "stdin"):
         monkeypatch.setitem(code.LIMITS, kind, replace(code.LIMITS[kind], wall_s=900))
     source = BenchmarkSource(source="file", train_file=str(BENCHMARKS / "livecodebench_v1.jsonl.gz"))
-    loaded = BENCHMARK.read("train", source, Workspace(tmp_path), 0)
+    loaded = BENCHMARK.load("train", source, Workspace(tmp_path), 0)
     problems = {problem.id.rpartition("lcb-")[2]: problem for problem in loaded.problems}
     outcomes = read(OUTCOMES)
     grades = grade_many((problems[row["question_id"]], first(row["output_list"])) for row in outcomes)

@@ -23,15 +23,15 @@ from ops.config import load_recipe
 from ops.core.errors import ConfigError
 from ops.core.problem import CodeTest
 from ops.grading import configure, grade, grade_many, sandbox
-from ops.grading.isolation import isolation as standing
-from ops.grading.isolation import libraries, own_libraries
+from ops.grading.isolation import find_available_isolation as standing
+from ops.grading.isolation import podium_libraries, program_libraries
 from ops.grading.sandbox import ProgramLimits
 from tests import needs
 from tests.builders import fenced, make_code_problem, make_unit_test
 
 ROOT = Path(__file__).resolve().parents[3]
 walls = importlib.import_module("ops.grading.isolation")
-LIMITS = ProgramLimits(cpu_s=5, wall_s=30, memory=512 << 20)
+LIMITS = ProgramLimits(cpu_s=5, wall_s=30, memory_bytes=512 << 20)
 PAST_THE_HOOK = """
 import ctypes, os, struct
 libc, new = ctypes.CDLL(None, use_errno=True), os.O_WRONLY | os.O_CREAT
@@ -57,7 +57,7 @@ def value(body: str, limits: ProgramLimits = LIMITS) -> Any:
     """Return what a function with this body returns inside the sandbox."""
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     run = sandbox.run("call", f"{PAST_THE_HOOK}def f():\n{lines}", ["f()"], limits)
-    assert run.results is not None, run.why
+    assert run.results is not None, run.error
     return run.results[0]
 
 
@@ -137,7 +137,7 @@ def test_an_environment_of_another_python_is_an_error(
     configure(tmp_path, standing(), environments)
     with pytest.raises(ConfigError, match=said):
         grade(replace(PROBLEM, id=folder), RIGHT)
-    assert libraries("bigcodebench") == own_libraries()
+    assert program_libraries("bigcodebench") == podium_libraries()
 
 
 def test_bubblewrap_is_used_where_it_works() -> None:
@@ -185,7 +185,7 @@ return [[os.readlink(place) for place in shown if os.path.islink(place)], os.get
 
 
 def test_memory_is_bounded() -> None:
-    status, why = value("return len('x' * (1 << 30))", ProgramLimits(cpu_s=5, wall_s=30, memory=256 << 20))
+    status, why = value("return len('x' * (1 << 30))", ProgramLimits(cpu_s=5, wall_s=30, memory_bytes=256 << 20))
     assert (status, "MemoryError" in why) == ("error", True)
 
 
@@ -204,10 +204,10 @@ def test_running_out_of_time_ends_the_whole_tree() -> None:
     mark = f"podium-left-behind-{os.getpid()}"
     child = f'subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True)'
     test = make_unit_test("import subprocess, time", child, "time.sleep(600)")
-    limits = ProgramLimits(cpu_s=20, wall_s=4, memory=8 << 30, processes=4)
+    limits = ProgramLimits(cpu_s=20, wall_s=4, memory_bytes=8 << 30, processes=4)
     run = sandbox.run("unittest", "", [test.input], limits)
-    assert run.overran
-    assert "still running" in run.why
+    assert run.has_timed_out
+    assert "still running" in run.error
     assert ended(mark), "a child in a session of its own outlives the process group"
 
 
@@ -215,9 +215,9 @@ def test_behind_limits_alone_no_process_outlives_its_run(limits_alone: None) -> 
     mark = f"podium-detached-{os.getpid()}"
     child = f'subprocess.Popen(["/bin/sh", "-c", "sleep 600; : {mark}"], start_new_session=True, **options)'
     test = make_unit_test("import subprocess", 'for options in ({}, {"env": {}}, {"cwd": "/"}):', f"    {child}")
-    limits = ProgramLimits(cpu_s=20, wall_s=60, memory=8 << 30, processes=4)
+    limits = ProgramLimits(cpu_s=20, wall_s=60, memory_bytes=8 << 30, processes=4)
     run = sandbox.run("unittest", "", [test.input], limits)
-    assert run.results is not None and "T.test_it" in run.results[0][1], run.why
+    assert run.results is not None and "T.test_it" in run.results[0][1], run.error
     assert ended(mark)
 
 
@@ -244,7 +244,7 @@ return [read, written, called, libc.kill({os.getpid()}, 0) == 0, opened('mine', 
 def test_the_kernels_own_files_are_not_written(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As root a write to /proc/sys/kernel/core_pattern would run a command on the host."""
     if not apart:
-        monkeypatch.setattr(walls, "_root_kept", lambda chosen: "no other user")
+        monkeypatch.setattr(walls, "_why_root_is_kept", lambda chosen: "no other user")
     body = f"return [path for path in {KERNEL_FILES} if opened(path) or opened(path, new)]"
     assert value(body) == ["ok", []]
 
@@ -274,7 +274,7 @@ def test_a_program_makes_no_user_namespace(
     if wall == "limits":
         request.getfixturevalue("limits_alone")
     elif wall == "shared user":
-        monkeypatch.setattr(walls, "_root_kept", lambda chosen: "no other user")
+        monkeypatch.setattr(walls, "_why_root_is_kept", lambda chosen: "no other user")
     not_permitted, not_implemented = [False, 1], [False, 38]
     assert value(NAMESPACES) == ["ok", [not_permitted] * 3 + [not_implemented, not_permitted]]
 
@@ -297,8 +297,8 @@ return [{int(status[name], 16) for name in names}, int(status['NoNewPrivs']), se
 def test_as_root_a_machine_that_allows_no_other_user_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(walls, "_root_kept", lambda chosen: "setpriv: no such file")
-    monkeypatch.setattr(walls._CHOSEN, "noted_root", False)
+    monkeypatch.setattr(walls, "_why_root_is_kept", lambda chosen: "setpriv: no such file")
+    monkeypatch.setattr(walls._SETTINGS, "has_warned_of_root", False)
     for _ in range(2):
         assert value("return 1") == ["ok", 1]
     said = capsys.readouterr().err

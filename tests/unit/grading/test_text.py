@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.grading import grade, numbers, units
-from ops.grading.graders.text import same_answer
-from ops.grading.spelling import spelled
+from ops.grading.graders.text import is_same_answer
+from ops.grading.spelling import normalize_spelling
 from tests.builders import make_problem
 
 
@@ -65,22 +65,22 @@ def test_prefixes_convert_exactly(value: int, unit: str) -> None:
     ],
 )
 def test_spellings_of_one_unit(left: str, right: str) -> None:
-    assert units.parse(left) == units.parse(right) is not None
+    assert units.parse_unit(left) == units.parse_unit(right) is not None
 
 
 @pytest.mark.parametrize("text", ["", "blorp", "m/blorp", "x" * 200, "1", "^2"])
 def test_words_that_are_not_units(text: str) -> None:
-    assert units.parse(text) is None
+    assert units.parse_unit(text) is None
 
 
 @given(st.fractions(max_denominator=10**6))
 def test_exact_reads_every_fraction(value: Fraction) -> None:
-    assert numbers.exact(f"{value.numerator}/{value.denominator}") == value
+    assert numbers.parse_number(f"{value.numerator}/{value.denominator}") == value
 
 
 @pytest.mark.parametrize("text", ["1e999999", "9" * 5000, "1/0", "--1", "1.2.3", ".", "", "1e", r"\frac{1}{0}"])
 def test_exact_refuses_what_is_no_number_or_too_large(text: str) -> None:
-    assert numbers.exact(text) is None
+    assert numbers.parse_number(text) is None
 
 
 # ── symbols ──────────────────────────────────────────────────────────────────
@@ -106,20 +106,20 @@ TEXTS = (
 def test_a_text_with_a_symbol_is_never_the_text_without_it(text: str) -> None:
     bare = text.format("")
     given = [symbol for symbol in COMMON if symbol != "\\"]  # LaTeX's commands and spaces begin with it
-    assert [symbol for symbol in given if same_answer(text.format(symbol), bare)] == []
-    assert [symbol for symbol in given if same_answer(bare, text.format(symbol))] == []
+    assert [symbol for symbol in given if is_same_answer(text.format(symbol), bare)] == []
+    assert [symbol for symbol in given if is_same_answer(bare, text.format(symbol))] == []
 
 
 @given(st.sampled_from(TEXTS), st.sampled_from(SYMBOLS), st.sampled_from(SYMBOLS))
 def test_two_texts_that_differ_in_one_symbol_are_never_equal(text: str, one: str, other: str) -> None:
-    if spelled(one) != spelled(other):  # − and - are typed for one another
-        assert not same_answer(text.format(one), text.format(other))
+    if normalize_spelling(one) != normalize_spelling(other):  # − and - are typed for one another
+        assert not is_same_answer(text.format(one), text.format(other))
 
 
 @given(st.sampled_from(TEXTS), st.sampled_from(SYMBOLS))
 def test_a_text_with_any_symbol_is_equal_to_itself(text: str, symbol: str) -> None:
     answer = text.format(symbol)
-    assert same_answer(answer, answer) == bool(spelled(answer))
+    assert is_same_answer(answer, answer) == bool(normalize_spelling(answer))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_text_with_any_symbol_is_equal_to_itself(text: str, symbol: str) -> No
 )  # fmt: skip
 def test_texts_that_differ_in_their_typing_alone_are_equal(gold: str, answer: str) -> None:
     assert grade(make_problem(answer=gold), f"Answer: {answer}").score == 1.0
-    assert same_answer(answer, gold)
+    assert is_same_answer(answer, gold)
 
 
 @pytest.mark.parametrize(
@@ -161,4 +161,4 @@ def test_texts_that_differ_in_their_typing_alone_are_equal(gold: str, answer: st
 )  # fmt: skip
 def test_texts_that_differ_in_meaning_are_not_equal(gold: str, answer: str) -> None:
     assert grade(make_problem(answer=gold), f"Answer: {answer}").score == 0.0
-    assert not same_answer(answer, gold)
+    assert not is_same_answer(answer, gold)

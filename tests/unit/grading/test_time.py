@@ -12,7 +12,7 @@ from ops.core.problem import CodeTest
 from ops.grading import grade, grade_many, sandbox
 from ops.grading.grader import is_final
 from ops.grading.graders import code
-from ops.grading.graders.code import Turns
+from ops.grading.graders.code import SharedExclusiveLock
 from tests.builders import fenced, make_code_problem, make_unit_test
 
 # Uses CPU time until a run allows the wanted number of seconds.
@@ -20,7 +20,7 @@ WANTS = "import resource as r\nwhile r.getrlimit(r.RLIMIT_CPU)[0] < {seconds}: p
 BURNS = WANTS + "def f():\n    return 42"
 MAIN_BURNS = WANTS + "print(42)"
 CALL, STDIN = CodeTest("call", "f()", "42"), CodeTest("stdin", "", "42")
-SLOWNESS = code.slowness
+SLOWNESS = code.measure_slowness
 UNIT = make_unit_test("self.assertEqual(f(), 42)")
 
 
@@ -29,7 +29,7 @@ def one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """One CPU second for every kind, on a machine as fast as the reference."""
     for kind, limits in code.LIMITS.items():
         monkeypatch.setitem(code.LIMITS, kind, replace(limits, cpu_s=1, wall_s=200))
-    monkeypatch.setattr(code, "slowness", lambda: 1.0)
+    monkeypatch.setattr(code, "measure_slowness", lambda: 1.0)
 
 
 @pytest.mark.parametrize(("test", "program"), [(CALL, BURNS), (STDIN, MAIN_BURNS), (UNIT, BURNS)])
@@ -43,7 +43,7 @@ def test_out_of_cpu_time_is_said_and_never_remembered(
     assert code.NOT_FINAL in first.reason
     assert not is_final(first)
     once = len(runs)
-    assert {run.limits.cpu_s for run in runs} == {1, code.GRACE}
+    assert {run.limits.cpu_s for run in runs} == {1, code.RETRY_CPU_FACTOR}
     assert grade(case, response) == first
     assert len(runs) > once, "it was run again, not remembered"
 
@@ -52,7 +52,7 @@ def test_out_of_cpu_time_is_said_and_never_remembered(
 def test_a_program_near_the_limit_is_tried_again_by_itself(test: CodeTest, program: str, runs: list[Any]) -> None:
     verdict = grade(make_code_problem(test), fenced(program.format(seconds=2)))
     assert verdict.score == 1.0, verdict.reason
-    assert [run.limits.cpu_s for run in runs] == [1, code.GRACE]
+    assert [run.limits.cpu_s for run in runs] == [1, code.RETRY_CPU_FACTOR]
 
 
 def test_no_program_runs_beside_one_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,18 +77,18 @@ def test_no_program_runs_beside_one_that_is_tried_again(monkeypatch: pytest.Monk
     ]
     verdicts = grade_many([*slow, *quick], workers=4)
     assert [verdict.score for verdict in verdicts] == [0.0, 0.0] + [1.0] * 8
-    assert {count for cpu_s, count in together if cpu_s == code.GRACE} == {1}
+    assert {count for cpu_s, count in together if cpu_s == code.RETRY_CPU_FACTOR} == {1}
 
 
 def test_turns_alone_begin_when_the_others_have_ended() -> None:
-    turns, order = Turns(), []
+    turns, order = SharedExclusiveLock(), []
 
     def alone() -> None:
-        with turns.alone():
+        with turns.hold_exclusive():
             order.append("alone")
 
     waiting = threading.Thread(target=alone)
-    with turns.beside_others():
+    with turns.hold_shared():
         waiting.start()
         waiting.join(0.2)
         order.append("beside")
@@ -97,15 +97,15 @@ def test_turns_alone_begin_when_the_others_have_ended() -> None:
 
 
 def test_limits_grow_with_the_slowness_of_the_machine(monkeypatch: pytest.MonkeyPatch, runs: list[Any]) -> None:
-    monkeypatch.setattr(code, "slowness", lambda: 3.0)
+    monkeypatch.setattr(code, "measure_slowness", lambda: 3.0)
     assert grade(make_code_problem(CALL), fenced(BURNS.format(seconds=3) + "\n# on a slow machine")).score == 1.0
     assert [run.limits.cpu_s for run in runs] == [3.0]
 
 
 def test_slowness_is_a_ratio_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = iter([0.5, 0.4, 0.2, 0.9, 0.3])
-    monkeypatch.setattr(code, "REFERENCE_S", 0.1)
-    monkeypatch.setattr(code, "_measured", lambda: next(measured))
+    monkeypatch.setattr(code, "REFERENCE_LOOP_S", 0.1)
+    monkeypatch.setattr(code, "_time_reference_loop", lambda: next(measured))
     SLOWNESS.cache_clear()
     try:
         assert SLOWNESS() == pytest.approx(2.0)

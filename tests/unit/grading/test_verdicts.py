@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
-from ops.grading import configure, grade, grade_many, isolation, sandbox, verdicts
+from ops.grading import configure, find_available_isolation, grade, grade_many, sandbox, verdicts
 from ops.grading.graders import code
 from ops.grading.isolation import Libraries
 from ops.store import Kind
@@ -36,7 +36,7 @@ SECRET = "90210"
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path) -> Path:
     """A workspace's store of verdicts, which another process has not used before."""
-    configure(ROOT, isolation(), verdicts=tmp_path)
+    configure(ROOT, find_available_isolation(), verdicts=tmp_path)
     another_process()
     return tmp_path / "responses.sqlite"
 
@@ -86,7 +86,12 @@ def test_a_program_runs_once_and_its_verdict_is_the_same(
 def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any], tmp_path: Path) -> None:
     own = FunctionGrader(file="own.py", source="def grade(problem, answer):\n    return len(answer) / 4")
     other = own.model_copy(update={"source": "def grade(problem, answer):\n    return 1"})
-    configure(ROOT, isolation(), verdicts=tmp_path, graders=[plain_grader(own), plain_grader(other)])
+    configure(
+        ROOT,
+        find_available_isolation(),
+        verdicts=tmp_path,
+        graders=[make_custom_grader(own), make_custom_grader(other)],
+    )
     problem = make_problem(grader="function", grading=own.version)
     asked = replace(problem, question="Another question, which the function sees?")
 
@@ -102,7 +107,7 @@ def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any],
 
 
 def test_without_a_store_every_process_runs_the_program(graded: Graded) -> None:
-    configure(ROOT, isolation())
+    configure(ROOT, find_available_isolation())
     assert [graded(RIGHT)[1] for _ in range(2)] == [1, 1]
 
 
@@ -133,11 +138,11 @@ def test_any_change_of_what_a_verdict_depends_on_runs_the_program_again(
             monkeypatch.setattr(sys, "version", "3.99")
         case "libraries":
             (tmp_path / "new_library-1.0.dist-info").mkdir()
-            own = verdicts.libraries(problem.benchmark)
-            more = Libraries((*own.folders, str(tmp_path)), own.commands, own.home)
-            monkeypatch.setattr(verdicts, "libraries", lambda _: more)
+            own = verdicts.program_libraries(problem.benchmark)
+            more = Libraries((*own.folders, str(tmp_path)), own.command_folder, own.environment)
+            monkeypatch.setattr(verdicts, "program_libraries", lambda _: more)
         case "isolation":
-            monkeypatch.setattr(verdicts, "accepted_wall", lambda: "another wall")
+            monkeypatch.setattr(verdicts, "choose_isolation", lambda: "another wall")
     assert graded(program, problem)[1] == 1
 
 
@@ -146,14 +151,14 @@ def test_any_change_of_what_a_verdict_depends_on_runs_the_program_again(
     [
         sandbox.SandboxResult(None, "", 0.0),
         sandbox.SandboxResult(None, "killed by signal 7", 0.0),
-        sandbox.SandboxResult(None, "still running after 10 s", 10.0, overran=True),
-        sandbox.SandboxResult([["error", "out of CPU time"]], "out of CPU time", 4.0, overran=True),
+        sandbox.SandboxResult(None, "still running after 10 s", 10.0, has_timed_out=True),
+        sandbox.SandboxResult([["error", "out of CPU time"]], "out of CPU time", 4.0, has_timed_out=True),
         sandbox.SandboxResult([["error", "MemoryError: "]], "", 0.0),
         sandbox.SandboxResult([["error", "BlockingIOError: [Errno 11] Resource temporarily unavailable"]], "", 0.0),
         sandbox.SandboxResult([["error", "RuntimeError: can't start new thread"]], "", 0.0),
         sandbox.SandboxResult([["error", "exit status 2"]], "", 0.0),
     ],
-    ids=lambda result: result.why or str(result.results),
+    ids=lambda result: result.error or str(result.results),
 )
 def test_what_a_machine_may_have_caused_is_not_kept(
     result: sandbox.SandboxResult, monkeypatch: pytest.MonkeyPatch, graded: Graded
@@ -221,11 +226,11 @@ def test_the_verdict_of_one_program_is_not_that_of_another(store: Path, graded: 
 
 def test_a_file_that_is_no_database_is_repaired_by_a_person(store: Path, graded: Graded) -> None:
     graded(RIGHT)
-    configure(ROOT, isolation())
+    configure(ROOT, find_available_isolation())
     for file in store.parent.glob(f"{store.name}-*"):
         file.unlink()
     store.write_bytes(b"no database" * 1000)
-    configure(ROOT, isolation(), verdicts=store.parent)
+    configure(ROOT, find_available_isolation(), verdicts=store.parent)
     with pytest.raises(DataError, match="podium cache verify --repair"):
         graded(RIGHT)
     verify(SqliteBackend(store.parent), repair=True)
@@ -263,7 +268,7 @@ def rows(store: Path) -> list[tuple[str, ...]]:
 
 
 def grade_in_another(folder: Path, program: str) -> float:
-    configure(ROOT, isolation(), verdicts=folder)
+    configure(ROOT, find_available_isolation(), verdicts=folder)
     return grade(PROBLEM, fenced(program)).score
 
 

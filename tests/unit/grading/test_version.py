@@ -15,13 +15,13 @@ import pytest
 
 import ops
 from ops import grading
-from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core import code_version
 from ops.core.problem import CodeTest, Problem
-from ops.grading import GRADERS, configure, grade, isolation, version
+from ops.grading import GRADERS, configure, find_available_isolation, grade, version
 from ops.grading.isolation import Libraries
-from ops.grading.version import CALLERS, grader_version, libraries_of, modules_of
+from ops.grading.version import CALLING_MODULES, grader_version, list_grader_modules, list_imported_packages
 from tests.builders import fenced, make_code_problem, make_problem
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,8 +63,8 @@ SETTINGS = {"ops.config.base", "ops.config.graders"}
 
 
 def versions() -> dict[str, str]:
-    version.code_and_libraries.cache_clear()
-    version.modules_of.cache_clear()
+    version.hash_code_and_libraries.cache_clear()
+    version.list_grader_modules.cache_clear()
     return {name: grader_version(name) for name in GRADERS}
 
 
@@ -107,32 +107,34 @@ def ran(work: Callable[[], object]) -> set[str]:
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_every_module_that_runs_for_a_verdict_is_in_its_version(name: str, tmp_path: Path) -> None:
-    configure(ROOT, isolation(), graders=[plain_grader(OWN)])
+    configure(ROOT, find_available_isolation(), graders=[make_custom_grader(OWN)])
     for problem, response in JUDGED[name]:
         grading._MEMO.clear()
         took_part = ran(lambda problem=problem, response=response: grade(problem, response))
         assert f"ops.grading.graders.{name}" in took_part
-        assert took_part - NO_VERDICT - SETTINGS <= set(modules_of(name))
+        assert took_part - NO_VERDICT - SETTINGS <= set(list_grader_modules(name))
 
 
 def test_what_runs_in_other_processes_is_in_the_version() -> None:
-    assert "ops.grading.symbolic_worker" in modules_of("math")
+    assert "ops.grading.symbolic_worker" in list_grader_modules("math")
     harness = {f"ops.grading.harness.{part}" for part in ("calls", "cases", "guard", "mains", "plain", "start")}
     for name in ("code", "function"):
-        assert harness <= set(modules_of(name))
+        assert harness <= set(list_grader_modules(name))
     libraries = {"math_verify", "latex2sympy2_extended", "sympy", "mpmath"}
-    assert set(libraries_of(modules_of("math"))) == libraries
+    assert set(list_imported_packages(list_grader_modules("math"))) == libraries
 
 
 def test_every_module_of_grading_is_in_a_version() -> None:
     folder = Path(ops.__path__[0])
     names = {".".join(("ops", *file.relative_to(folder).with_suffix("").parts)) for file in
              folder.joinpath("grading").rglob("*.py")}  # fmt: skip
-    found = {name for grader in GRADERS for name in modules_of(grader)}
+    found = {name for grader in GRADERS for name in list_grader_modules(grader)}
     assert {re.sub(r"\.__init__$", "", name) for name in names} - found - {"ops.grading.harness"} == NO_VERDICT
     for grader in GRADERS:
-        assert set(CALLERS) <= set(modules_of(grader))
-        assert not [name for name in modules_of(grader) if name.split(".")[1] not in ("core", "grading", "workflow")]
+        assert set(CALLING_MODULES) <= set(list_grader_modules(grader))
+        assert not [
+            name for name in list_grader_modules(grader) if name.split(".")[1] not in ("core", "grading", "workflow")
+        ]
 
 
 def test_comments_docstrings_and_layout_are_in_no_version(source: Path) -> None:
@@ -184,7 +186,7 @@ def test_another_version_of_a_library_changes_the_versions_of_its_graders(
 def test_the_libraries_of_programs_count_for_graders_that_run_programs(tmp_path: Path) -> None:
     programs = Libraries((str(tmp_path),), "")
     known = {name: grader_version(name, programs) for name in GRADERS}
-    version.installed.cache_clear()
+    version.hash_installed_libraries.cache_clear()
     (tmp_path / "numpy-3.0.dist-info").mkdir()
     now = {name: grader_version(name, programs) for name in GRADERS}
     assert {name for name in now if now[name] != known[name]} == {"code", "function"}

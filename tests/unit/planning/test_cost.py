@@ -36,7 +36,7 @@ from ops.planning.recipe_plan import make_plan
 from ops.planning.speed import estimate_evaluation_s, estimate_training_s
 from ops.planning.stage_estimates import PAID_SHARE, TRAINING, StageEstimator
 from ops.planning.stored import RemainingShares
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.synthetic.generalists import respond
 from ops.synthetic.plugin import count_tokens
 from ops.synthetic.problems import generate_problems
@@ -173,7 +173,7 @@ def test_an_evaluation_is_priced_on_its_own_pool() -> None:
     )
     learnt = BASELINES["best_static"]
     assert isinstance(learnt, WorkflowBaseline)
-    calls = learnt.learning(1)  # of the mix, which the pool of the training answers
+    calls = learnt.learning_calls(1)  # of the mix, which the pool of the training answers
     asked_here = here.estimate_baselines().usd.expected, there.estimate_baselines().usd.expected
     on_mix = [
         calls * stage.estimate_precaching().usd.expected / stage.estimate_precaching().calls.expected
@@ -213,8 +213,8 @@ def test_a_baselines_calls_on_the_mix_are_counted_too() -> None:
     entry = BASELINES["best_static"]
     assert isinstance(entry, WorkflowBaseline)
     cost = stages(worker("a"), worker("b"), evaluation=named).estimate_baselines()
-    assert cost.calls == pytest.approx(Range.exactly(40 + 40 * entry.calls(2) + entry.learning(2)))
-    assert f"best static (5, and {entry.learning(2):,.0f} to the mix)" in cost.calls_formula
+    assert cost.calls == pytest.approx(Range.exactly(40 + 40 * entry.calls_per_question(2) + entry.learning_calls(2)))
+    assert f"best static (5, and {entry.learning_calls(2):,.0f} to the mix)" in cost.calls_formula
 
 
 def test_a_stage_in_rounds_asks_for_half_of_its_rollouts_at_least() -> None:
@@ -330,7 +330,7 @@ def test_the_embedded_workers_cost_the_planned_amount() -> None:
     benchmarks, spent = training_benchmarks(), 0.0
     problems = [problem for name in benchmarks for problem in generate_problems(name, "train", 10, 1)]
     for problem, worker in product(problems, setup.pool.workers):
-        messages = solo_messages(problem)
+        messages = build_solo_messages(problem)
         if worker.name in TOOLS:
             answer = TOOLS[worker.name](parse_task(messages))
         else:

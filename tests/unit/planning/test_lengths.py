@@ -25,7 +25,7 @@ from ops.planning.memory import estimate_memory, evaluation_bytes
 from ops.planning.recipe_plan import RecipePlan, make_plan
 from ops.planning.requirements import find_missing
 from ops.planning.speed import count_cold_start_tokens, estimate_rounds_s, estimate_training_s
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.synthetic.generalists import respond
 from ops.synthetic.problems import generate_problems
 from ops.synthetic.reading import parse_task
@@ -58,7 +58,7 @@ def answered(setup: Setup) -> list[tuple[Problem, ResponseRow]]:
     problems = [problem for name in training_benchmarks() for problem in generate_problems(name, "train", 5, 1)]
     made = []
     for problem, worker in product(problems, setup.pool.workers):
-        messages = solo_messages(problem)
+        messages = build_solo_messages(problem)
         if worker.name in TOOLS:
             text = TOOLS[worker.name](parse_task(messages))
         else:

@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 from ops.planning import stored
 from ops.planning.lengths import read_shortlist
 from ops.planning.stored import RemainingShares, compute_remaining, remaining_share_of_run
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.store import ResponseCache, cache_key
 from ops.synthetic.problems import generate_problems
 from ops.training.run.training_run import CURVE_FILE
@@ -39,7 +39,9 @@ def setup(tmp_path: Path) -> Setup:
 
 def cached(setup: Setup, worker: Worker, problems: Sequence[Problem]) -> None:
     with closing(ResponseCache(setup.workspace.cache)) as cache:
-        cache.put_many([(cache_key(worker.identity, solo_messages(problem), 0), "", ANSWER) for problem in problems])
+        cache.put_many(
+            [(cache_key(worker.identity, build_solo_messages(problem), 0), "", ANSWER) for problem in problems]
+        )
 
 
 def test_a_fresh_workspace_holds_nothing_and_a_plan_makes_nothing(setup: Setup) -> None:

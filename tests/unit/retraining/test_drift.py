@@ -23,7 +23,7 @@ from ops.core.response import Response
 from ops.core.response_rows import response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.precaching.precache import precache, solo_messages, write_responses
+from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
 from ops.precaching.stored import responses_key
 from ops.results.statistics import is_difference, score_interval
 from ops.retraining.drift import (
@@ -54,7 +54,7 @@ class Provider:
     """A provider in this process that is always right, and always wrong from `swapped` on; it counts its calls."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.answers = {cache_key({}, solo_messages(problem), 0): problem.answer for problem in problems}
+        self.answers = {cache_key({}, build_solo_messages(problem), 0): problem.answer for problem in problems}
         self.swapped, self.away, self.left = False, False, 1_000_000
         self.asked: Counter[tuple[str, int | Sample]] = Counter()
         self.kept: dict[tuple[str, int | Sample], Response] = {}
@@ -94,7 +94,7 @@ def provider(setup: Setup) -> Provider:
 
 def precached(setup: Setup, provider: Provider, worker: Worker = STEADY) -> None:
     problems = read_problems(setup.workspace.data / "shortlist.jsonl")
-    rows = asyncio.run(precache(problems, worker, provider))
+    rows = asyncio.run(precache_worker(problems, worker, provider))
     for name in NAMES:
         questions = [problem for problem in problems if problem.benchmark == name]
         file = response_file(setup.workspace.data / "responses", worker.name, name)
@@ -207,7 +207,7 @@ def test_a_revision_is_part_of_every_pool_that_has_the_model_and_a_person_may_ta
     assert after.worker("solver") == before.worker("solver")
     taken = Snapshot.take(project.config, "quickstart", None, "commit")
     assert taken.pool == after
-    messages = solo_messages(generate_problems("math500", "train", 1, 1)[0])
+    messages = build_solo_messages(generate_problems("math500", "train", 1, 1)[0])
     keys = {cache_key(pool.worker("scholar").identity, messages, 0) for pool in (before, after)}
     assert len(keys) == 2
     (project.config / FILE).write_text("# none\n", encoding="utf-8")

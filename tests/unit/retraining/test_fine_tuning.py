@@ -22,7 +22,7 @@ from ops.planning.estimate import MeasuredUsage
 from ops.planning.lengths import count_test_questions, estimate_lengths
 from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.opening import open_client
-from ops.precaching.stored import Cell
+from ops.precaching.stored import WorkerBenchmark
 from ops.retraining.estimate import Cost, estimate
 from ops.retraining.retraining_plan import BELOW, RetrainingPlan
 from ops.retraining.start import fine_tuned_run, known_card, start_folder, stored_fine_tuning
@@ -255,7 +255,7 @@ def parts(setup: Setup, client: WorkerClient, **plan: Any) -> dict[str, Cost]:
 def test_a_column_costs_what_precaching_estimates(setup: Setup, client: WorkerClient) -> None:
     new = setup.pool.names[0]
     column = parts(setup, client, precache=(new,))["precaching"]
-    cells = [Cell(new, name) for name in setup.recipe.benchmarks]
+    cells = [WorkerBenchmark(new, name) for name in setup.recipe.benchmarks]
     assert column.usd == estimate_responses(setup, client, cells).usd
 
 

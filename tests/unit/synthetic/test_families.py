@@ -14,7 +14,7 @@ from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, worker_prompt
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.quality.gold import grade_gold
 from ops.synthetic.families import FAMILIES, Family, ProblemDraft
 from ops.synthetic.generalists import SKILLS, respond
@@ -99,7 +99,7 @@ def test_dropping_the_first_step_breaks_a_chain(family: Family, programs: int) -
 def test_no_single_worker_wins_and_most_problems_need_several(count: int) -> None:
     mix = [problem for name in training_benchmarks() for problem in generate_problems(name, "train", count, 11)]
     for worker in NAMES:
-        right = [grade(problem, answer(worker, solo_messages(problem))).correct for problem in mix]
+        right = [grade(problem, answer(worker, build_solo_messages(problem))).correct for problem in mix]
         assert statistics.mean(right) <= 0.55
     needs = [
         len(draft.solution)

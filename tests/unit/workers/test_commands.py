@@ -16,7 +16,7 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Bill, Departure, Ledger
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, open_backend
 from pipelines.commands.shown import PIPED
@@ -51,7 +51,7 @@ def guesser(workspace: Workspace) -> Worker:
 
 
 def store(workspace: Workspace, worker: Worker, problem: Problem) -> str:
-    cache, messages = ResponseCache(workspace.cache), solo_messages(problem)
+    cache, messages = ResponseCache(workspace.cache), build_solo_messages(problem)
     key, material = (make(worker.identity, messages, 0) for make in (cache_key, cache_material))
     cache.put_many([(key, material, Response("Answer: 4", Usage(10, 5), 0.001, 0.5, "stop"))])
     cache.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.graded import plain_grader
+from ops.benchmarks.graded import make_custom_grader
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import JudgeGrader, Price, Worker, load_pool
 from ops.core.errors import OverBudget
@@ -30,7 +30,7 @@ from ops.planning.estimate import (
     explain_cap_error,
     plan_precache_calls,
 )
-from ops.precaching.precache import precache, solo_messages
+from ops.precaching.precache import build_solo_messages, precache_worker
 from ops.spending.ledger import Bill, Ledger
 from ops.store import ResponseCache, cache_material
 from ops.synthetic.problems import generate_problems
@@ -87,7 +87,7 @@ def store(cache: ResponseCache, ask: PlannedCall, response: Response) -> None:
 def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: ResponseCache) -> None:
     judge, solver = worker("judge"), worker()
     own = [JudgeGrader(worker="judge", rubric=rubric, asked=judge) for rubric in ("Right.", "Very right.")]
-    configure(Path(), graders=map(plain_grader, own))
+    configure(Path(), graders=map(make_custom_grader, own))
     first, second = ([replace(each, grader="judge", grading=grader.version) for each in problems(3)] for grader in own)
     prices = CallEstimator([solver], pool_file="config/pools", judges={"rlpr": judge})
 
@@ -99,7 +99,7 @@ def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: Re
     assert 0 < made.workers["judge"].usd.expected < made.workers["w"].usd.expected
     said = Response("4", Usage(10, 5), 0.001, 0.5, "stop")
     for each in first[:2]:
-        store(cache, PlannedCall(solver, "rlpr", solo_messages(each)), said)
+        store(cache, PlannedCall(solver, "rlpr", build_solo_messages(each)), said)
     assert (judged(first).paid_calls, judged(first).cached_calls) == (4, 2), "one answer and three verdicts"
     store(cache, PlannedCall(judge, "rlpr", build_judge_request(first[0], "4")[1]), said)
     assert (judged(first).paid_calls, judged(first).cached_calls) == (3, 3)
@@ -140,7 +140,7 @@ def test_the_first_estimate_of_the_embedded_default_is_near_its_bill(tmp_path: P
     assert before.measured_calls == before.similar_calls == 0
     assert "nothing was measured yet" in str(before)
     for tool in pool.workers:
-        asyncio.run(precache(questions, tool, client))
+        asyncio.run(precache_worker(questions, tool, client))
     assert client.counts.usd / 3 < before.usd.expected < client.counts.usd * 3
     assert client.counts.usd < before.usd.high
 
@@ -172,7 +172,7 @@ def test_measurements_of_the_worker_and_then_of_its_kind_take_precedence(cache: 
     usages = MeasuredUsage({(name, "rlpr"): MeanUsage(9, tokens) for name, tokens in completions.items()})
     made = estimated(plan_precache_calls(problems(1), others, 1), cache, usages)
     assert (made.measured_calls, made.similar_calls) == (2, 1)
-    prompt = sum(len(m["content"]) for m in solo_messages(problems(1)[0])) / 4
+    prompt = sum(len(m["content"]) for m in build_solo_messages(problems(1)[0])) / 4
     assert made.workers["w"].usd.expected == pytest.approx((prompt * 2 + 10 * 8) / 1e6)
     assert "67% from measured tokens, 33% as long as the other workers' answers" in str(made)
 
@@ -192,12 +192,12 @@ def test_the_estimate_bounds_the_bill_and_shrinks_as_the_run_goes_on(
     remote = loopback.worker()
     asks = list(plan_precache_calls(problems(8), [remote], 2))
     before = estimated(asks, client.cache)
-    asyncio.run(precache(problems(4), remote, client, 2))
+    asyncio.run(precache_worker(problems(4), remote, client, 2))
     halfway = estimated(asks, client.cache, MeasuredUsage.from_rows([], client.ledger))
     assert (halfway.cached_calls, halfway.paid_calls, halfway.measured_calls) == (8, 8, 8)
     assert client.counts.usd <= before.usd.high - halfway.usd.high
     rest = client.counts.usd
-    asyncio.run(precache(problems(8), remote, client, 2))
+    asyncio.run(precache_worker(problems(8), remote, client, 2))
     assert client.counts.usd - rest == pytest.approx(halfway.usd.expected)  # all answers have the same length
     done = estimated(asks, client.cache)
     assert (done.paid_calls, done.usd.high) == (0, 0.0)
@@ -210,12 +210,12 @@ def test_the_message_of_a_stop_states_progress_and_remaining_cost(loopback: Any,
     whole = estimated(asks, make_client().cache).usd.high
     client = make_client(cap_usd=whole / 20 * 1.4)
     with pytest.raises(OverBudget) as caught:
-        asyncio.run(precache(problems(20), remote, client))
+        asyncio.run(precache_worker(problems(20), remote, client))
     done = len(loopback.requests)
     assert 0 < done < 20
     error = explain_cap_error(caught.value, estimated(asks, client.cache, MeasuredUsage.from_rows([], client.ledger)))
     assert f"{done} of 20 calls are done" in str(error)
     assert f"the other {20 - done} would cost about" in str(error)
     assert "budget.run_usd" in str(error)
-    assert len(asyncio.run(precache(problems(20), remote, make_client(cap_usd=1.0)))) == 20
+    assert len(asyncio.run(precache_worker(problems(20), remote, make_client(cap_usd=1.0)))) == 20
     assert len(loopback.requests) == 20

@@ -25,9 +25,9 @@ from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses, response_file
-from ops.curation.signal import group_signals
-from ops.precaching.precache import precache, write_responses
-from ops.precaching.profiles import best_single, ceiling, profile, signal_forecast, tallies
+from ops.curation.signal import estimate_group_signals
+from ops.precaching.precache import precache_worker, write_responses
+from ops.precaching.profiles import find_best_worker, forecast_signal, profile_workers, score_oracle, tally_responses
 from ops.results.leaderboard import accuracy_against_cost
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
@@ -46,7 +46,7 @@ def problems(count: int) -> list[Problem]:
 
 
 def run(client: Any, worker: Any, count: int, **more: Any) -> list[ResponseRow]:
-    return asyncio.run(precache(problems(count), worker, client, **more))
+    return asyncio.run(precache_worker(problems(count), worker, client, **more))
 
 
 def test_rows_are_graded_priced_and_in_order(loopback: Any, client: Any, worker: Any) -> None:
@@ -195,7 +195,7 @@ ROWS = [
 
 
 def test_a_profile_by_hand() -> None:
-    a, b = profile(ROWS)
+    a, b = profile_workers(ROWS)
     assert (a.worker, a.calls, a.refused, a.unreachable) == ("a", 4, 1, 0)
     assert a.overall == (4, 0.5, pytest.approx(math.sqrt(1 / 3) / 2))
     assert a.by_benchmark["rlpr"] == (2, 0.5, pytest.approx(0.5))
@@ -209,30 +209,30 @@ def test_a_profile_by_hand() -> None:
 
 
 def test_the_best_single_worker_and_the_oracle_above_it() -> None:
-    assert best_single(ROWS).worker == "a"
-    scores = ceiling(ROWS)
+    assert find_best_worker(ROWS).worker == "a"
+    scores = score_oracle(ROWS)
     assert scores["mmlu"] == (2, 1.0, 0.0)
     assert scores["rlpr"].accuracy == 0.5
     with pytest.raises(ValueError, match="no responses"):
-        best_single([])
+        find_best_worker([])
     equals = [row("a", "mmlu-0", 1.0, cost_usd=2.0), row("b", "mmlu-0", 1.0, cost_usd=1.0)]
-    assert best_single(equals).worker == "b", "the cheaper of equally good workers"
+    assert find_best_worker(equals).worker == "b", "the cheaper of equally good workers"
 
 
 def test_the_oracle_of_a_report_selects_workers_and_not_samples() -> None:
     scores = {"a": [1.0, 0.0], "b": [0.0, 0.0]}
     rows = [row(w, "mmlu-0", score, sample=n) for w, samples in scores.items() for n, score in enumerate(samples)]
-    assert ceiling(rows)["mmlu"].accuracy == 0.5
+    assert score_oracle(rows)["mmlu"].accuracy == 0.5
 
 
 def test_samples_of_one_problem_are_one_observation() -> None:
     rows = [row("a", f"mmlu-{n}", float(n), sample=s) for n in (0, 1) for s in range(50)]
-    assert profile(rows)[0].overall == (2, 0.5, pytest.approx(0.5))
+    assert profile_workers(rows)[0].overall == (2, 0.5, pytest.approx(0.5))
 
 
 def test_tallies_count_answers_and_leave_outages_out() -> None:
     rows = [*ROWS, row("a", "mmlu-0", 0.0, sample=1)]
-    counts = tallies(rows)
+    counts = tally_responses(rows)
     assert counts["mmlu/mmlu-0"] == {"a": (1.0, 2), "b": (0.0, 1)}
     assert counts["rlpr/rlpr-0"] == {"a": (1.0, 1)}
 
@@ -244,12 +244,12 @@ def test_the_forecast_follows_disagreement() -> None:
             for worker in range(4) for number in range(20) for sample in (0, 1)
         ]  # fmt: skip
 
-    unanimous, split = signal_forecast(pool(4), 8), signal_forecast(pool(2), 8)
+    unanimous, split = forecast_signal(pool(4), 8), forecast_signal(pool(2), 8)
     assert unanimous < 0.3
     assert split > 0.9
-    assert signal_forecast([], 4) == 0.0
+    assert forecast_signal([], 4) == 0.0
     with pytest.raises(ValueError, match="at least one"):
-        signal_forecast(ROWS, 0)
+        forecast_signal(ROWS, 0)
 
 
 def test_shares_of_cut_responses_and_tokens_of_a_call() -> None:
@@ -259,7 +259,7 @@ def test_shares_of_cut_responses_and_tokens_of_a_call() -> None:
         row("a", "mmlu-2", 0.0, status="refused", prompt_tokens=0),
         row("a", "rlpr-0", 0.0, status="unreachable", prompt_tokens=0),
     ]
-    [worker] = profile(rows)
+    [worker] = profile_workers(rows)
     assert worker.rates == {"refused": 0.25, "truncated": 0.25, "unreachable": 0.25}
     assert worker.usage == {"mmlu": (2, 20.0, 20.0, 0.5)}
 
@@ -270,20 +270,21 @@ def test_domains_and_subjects_come_from_the_problems() -> None:
         Problem("mmlu-1", "mmlu", "mmlu", "train", "?", "A", "choice", family="claims"),
         Problem("rlpr-0", "rlpr", "rlpr", "train", "?", "4", "text"),
     ]
-    a, b = profile(ROWS, problems)
+    a, b = profile_workers(ROWS, problems)
     assert {name: score.accuracy for name, score in a.by_domain.items()} == {"mmlu": 0.5, "rlpr": 1.0}
     assert {name: score.accuracy for name, score in a.by_subject.items()} == {
         "mmlu/law": 1.0, "mmlu/claims": 0.0, "rlpr/other": 1.0,
     }  # fmt: skip
     assert "rlpr" not in b.by_domain, "an outage is no score"
-    assert profile(ROWS)[0].by_subject == {}
+    assert profile_workers(ROWS)[0].by_subject == {}
+
 
 def test_the_plot_is_a_picture_and_needs_an_answer() -> None:
     free = [row("free", "mmlu-0", 1.0, cost_usd=0.0), *ROWS]
-    assert png(accuracy_against_cost(profile(free), ("the oracle", 90.0))).startswith(b"\x89PNG")
-    assert png(accuracy_against_cost(profile(free[:1]))).startswith(b"\x89PNG")
+    assert png(accuracy_against_cost(profile_workers(free), ("the oracle", 90.0))).startswith(b"\x89PNG")
+    assert png(accuracy_against_cost(profile_workers(free[:1]))).startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing to draw"):
-        accuracy_against_cost(profile([row("a", "mmlu-0", 0.0, status="unreachable")]))
+        accuracy_against_cost(profile_workers([row("a", "mmlu-0", 0.0, status="unreachable")]))
 
 
 CELLS = st.lists(
@@ -295,15 +296,15 @@ CELLS = st.lists(
 @given(cells=CELLS, group=st.integers(1, 64))
 def test_bounds(cells: list[tuple[str, int, float]], group: int) -> None:
     rows = [row(worker, f"mmlu-{number}", score) for worker, number, score in cells]
-    best = ceiling(rows)["mmlu"]
+    best = score_oracle(rows)["mmlu"]
     solved = {row.problem_id for row in rows if row.score}
     assert best.accuracy == pytest.approx(len(solved) / best.n)
-    assert all(p.overall.accuracy * p.overall.n <= len(solved) + 1e-9 for p in profile(rows))
-    forecast = signal_forecast(rows, group)
-    assert -1e-12 <= forecast <= signal_forecast(rows, group + 1) + 1e-12 <= 1.0 + 1e-12
+    assert all(p.overall.accuracy * p.overall.n <= len(solved) + 1e-9 for p in profile_workers(rows))
+    forecast = forecast_signal(rows, group)
+    assert -1e-12 <= forecast <= forecast_signal(rows, group + 1) + 1e-12 <= 1.0 + 1e-12
     if group == 1:
         assert forecast == pytest.approx(0.0)
-    assert profile(list(reversed(rows))) == profile(rows)
+    assert profile_workers(list(reversed(rows))) == profile_workers(rows)
 
 
 NEEDS_OUTCOMES = pytest.mark.skipif(not MATRIX.is_file(), reason="needs the published outcomes in ../shared")
@@ -313,13 +314,13 @@ NEEDS_OUTCOMES = pytest.mark.skipif(not MATRIX.is_file(), reason="needs the publ
 @pytest.mark.long
 def test_the_pool_of_published_models() -> None:
     rows = matrix_rows()
-    workers = {worker.worker: worker.overall for worker in profile(rows)}
+    workers = {worker.worker: worker.overall for worker in profile_workers(rows)}
     assert len(workers) == 16
-    best, [best_of_each] = best_single(rows), ceiling(rows).values()
+    best, [best_of_each] = find_best_worker(rows), score_oracle(rows).values()
     assert best.overall.accuracy == max(score.accuracy for score in workers.values())
     assert best.overall.accuracy + best.overall.se < best_of_each.accuracy
     assert {score.n for score in workers.values()} == {348, 349}
-    shares = {group: fmean(group_signals(tallies(rows), group).values()) for group in (8, 64)}
+    shares = {group: fmean(estimate_group_signals(tally_responses(rows), group).values()) for group in (8, 64)}
     assert 0.2 < shares[8] < shares[64] < 1.0
 
 

@@ -17,9 +17,9 @@ from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
 from ops.precaching.opening import open_client
-from ops.precaching.precache import precache, solo_messages, write_responses
-from ops.precaching.replay import Recorded, ReplayClient
-from ops.precaching.stored import Cell
+from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
+from ops.precaching.replay import RecordedResponses, ReplayClient
+from ops.precaching.stored import WorkerBenchmark
 from ops.stages.responses import materialize_responses
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
@@ -47,12 +47,12 @@ def replaying(like: WorkerClient, rows: list[ResponseRow] | None = None, **polic
     problems = [problem(number) for number in range(10)]
     return ReplayClient(
         like.cache, like.ledger, Account("rehearsal", "rehearsal", 10.0),
-        replay=Replay(**policy), recorded=Recorded(rows or [], problems),
+        replay=Replay(**policy), recorded=RecordedResponses(rows or [], problems),
     )  # fmt: skip
 
 
 def ask_about(number: int, client: WorkerClient, worker: Worker, sample: int = 0) -> Response:
-    return ask(client, worker, solo_messages(problem(number)), sample)
+    return ask(client, worker, build_solo_messages(problem(number)), sample)
 
 
 def test_recorded_calls_are_replayed_without_key_cost_or_trace(
@@ -134,8 +134,8 @@ def test_the_exact_prompt_comes_first(client: WorkerClient, worker: Worker) -> N
 
 def test_a_question_that_holds_the_separator() -> None:
     odd = problem(1, "Read this:\n\nSubtask: say 3.\n\nSubtask: what is 2+2?")
-    table = Recorded([recorded(1)], [odd])
-    response = table.response(Worker(name="remote", model="openai/x"), solo_messages(odd), 0)
+    table = RecordedResponses([recorded(1)], [odd])
+    response = table.find(Worker(name="remote", model="openai/x"), build_solo_messages(odd), 0)
     assert response is not None
     assert response.text == "Answer: 1"
 
@@ -162,7 +162,7 @@ def checkout(root: Path, worker: Worker, count: int, **replay: Any) -> Setup:
 
 def materialize(setup: Setup) -> tuple[list[ResponseRow], WorkerClient]:
     client = open_client(setup, "precache")
-    cell = Cell("remote", "rlpr")
+    cell = WorkerBenchmark("remote", "rlpr")
     return materialize_responses(setup, client, [cell])[cell], client
 
 
@@ -184,7 +184,7 @@ def test_a_rehearsal_reads_tables_that_came_without_a_cache(loopback: Any, tmp_p
     setup = checkout(tmp_path, loopback.worker(), 4, match="problem")
     client = open_client(setup, "training")
     problems = [problem(number) for number in range(4)]
-    rows = asyncio.run(precache(problems, setup.pool.workers[0], client))
+    rows = asyncio.run(precache_worker(problems, setup.pool.workers[0], client))
     assert [row.status for row in rows] == ["ok", "ok", "ok", "unreachable"]
     assert [row.response.replayed for row in rows] == [True, True, True, False]
     assert loopback.requests == []

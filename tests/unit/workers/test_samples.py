@@ -22,7 +22,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate_method
-from ops.precaching.precache import precache, solo_messages, write_responses
+from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
 from ops.retraining.drift import DayClient, ask_workers_again
 from ops.store import cache_key
 from ops.synthetic.generalists import respond
@@ -55,7 +55,7 @@ def test_precaching_training_evaluation_and_baselines_share_first_answers(
     problems: list[Problem], client: WorkerClient
 ) -> None:
     team, alone = Team((SOLVER,), client), Workflow.single(0)
-    asyncio.run(precache(problems, SOLVER, client, samples=2))
+    asyncio.run(precache_worker(problems, SOLVER, client, samples=2))
     assert live(client) == 2 * len(problems)
     for repeat in (0, 1):  # of both training and evaluation
         asyncio.run(execute_rollouts([alone.render()] * len(problems), problems, team, sample=repeat))
@@ -79,7 +79,7 @@ def test_questions_asked_again_find_nothing_that_workflows_were_answered(
     recipe = load_recipe(Workspace.find().root / "config", "quickstart")
     setup = Setup(Workspace(tmp_path), recipe, Pool(name="asked", workers=(SOLVER,)))
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
-    for benchmark, rows in {"math500": asyncio.run(precache(problems, SOLVER, client))}.items():
+    for benchmark, rows in {"math500": asyncio.run(precache_worker(problems, SOLVER, client))}.items():
         write_responses(rows, response_file(setup.workspace.data / "responses", SOLVER.name, benchmark))
     for number in range(3):
         asyncio.run(
@@ -99,13 +99,13 @@ def test_no_two_samples_have_one_key(problems: list[Problem]) -> None:
         Sample(index, repetition, namespace)
         for namespace, index, repetition in product(Namespace, (0, 1, 2, 1_000_000, 2_000_000), (0, 1, 2, 1_000_000))
     ]
-    keys = {cache_key(SOLVER.identity, solo_messages(problems[0]), sample) for sample in samples}
+    keys = {cache_key(SOLVER.identity, build_solo_messages(problems[0]), sample) for sample in samples}
     assert len(keys) == len(samples)
     assert all(Sample.from_json(sample.as_json()) == sample for sample in samples)
 
 
 def test_a_number_is_the_index_of_a_first_answer(problems: list[Problem]) -> None:
-    messages = solo_messages(problems[0])
+    messages = build_solo_messages(problems[0])
     assert cache_key(SOLVER.identity, messages, 3) == cache_key(SOLVER.identity, messages, Sample(3))
 
 

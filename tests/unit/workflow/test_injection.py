@@ -19,7 +19,7 @@ from ops.conductor.policy import render_chat
 from ops.config import Prompting, RoundLimits, Worker
 from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.precaching.precache import solo_messages
+from ops.precaching.precache import build_solo_messages
 from ops.workflow.controls import KNOWN_CONTROL_TOKENS, control_token_pattern, escape_control_tokens, escape_messages
 from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
@@ -309,7 +309,7 @@ def test_messages_to_workers_keep_their_boundaries_on_a_careless_server(kind: st
         mouth, offered = Answering(words), [Worker(name="w", model="local/w")]
         workflow = Workflow((Step(0, words), Step(0, "Go on.", "all"), Step(0, words, "all")))
         asyncio.run(execute_workflow(workflow, words, Team(offered, mouth)))
-        return [*(chat for _, chat, _ in mouth.asked), solo_messages(problem(words))]
+        return [*(chat for _, chat, _ in mouth.asked), build_solo_messages(problem(words))]
 
     render = tokenizer(kind).apply_chat_template
     for calm, attack in zip(chats("Words."), chats(WORDS), strict=True):

@@ -1,7 +1,7 @@
-"""The cost of the workers' responses.
+"""A reward term: the cost of the workers' responses.
 
-In USD, at least 0; cached responses count at their original cost. At 0.002 USD per workflow a weight of -20 subtracts
-0.04 from a reward.
+The value is in USD and at least 0. A cached response counts at what it cost when it was first given. For a workflow
+that costs 0.002 USD, a weight of -20 subtracts 0.04 from the reward.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from ops.workflow.trace import WorkflowTrace
 
 @reward_term("USD")
 def cost(trace: WorkflowTrace) -> float:
-    """Return the USD of all steps."""
+    """Return the USD of all steps of a workflow."""
     return trace.cost_usd

@@ -1,7 +1,8 @@
-"""The latency of the answer.
+"""A reward term: the time that passes until the workflow's answer is known.
 
-In seconds, at least 0, along the critical path and without waits for slots; cached responses count with their original
-time. At 20 s per workflow a weight of -0.002 subtracts 0.04 from a reward.
+The value is in seconds and at least 0. It is measured along the critical path, without waits for free slots of a
+worker. A cached response counts with the time that it took when it was first given. For a workflow that takes 20 s, a
+weight of -0.002 subtracts 0.04 from the reward.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ from ops.workflow.trace import WorkflowTrace
 
 @reward_term("s")
 def latency(trace: WorkflowTrace) -> float:
-    """Return the seconds of the critical path."""
+    """Return the seconds along a workflow's critical path."""
     return trace.latency_s

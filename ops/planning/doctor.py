@@ -1,4 +1,4 @@
-"""Check what this machine provides of Podium's requirements: Python, disk, sandbox, keys, GPUs, engines."""
+"""Check what this machine provides of what Podium needs: Python, disk, sandbox, keys, GPUs and engines."""
 
 from __future__ import annotations
 
@@ -17,23 +17,28 @@ from ops.grading.isolation import choose_isolation
 from ops.planning.machine import Machine, detect_machine
 
 MIN_PYTHON, FIRST_UNSUPPORTED_PYTHON = (3, 11, 5), (3, 13)
-"""The package supports the versions of CPython from the first to before the second (`pyproject.toml`)."""
+"""The range of CPython versions that the package supports, from the first version up to but not including the second
+(`pyproject.toml`)."""
 MIN_FREE_GIB = 5.0
-"""Free disk space that a small recipe needs: responses, a policy, its checkpoints, MLflow's store."""
+"""The free disk space (GiB) that a small recipe needs for responses, a policy, its checkpoints and MLflow's store."""
 
 
 class Diagnosis(NamedTuple):
-    """The result of one check."""
+    """The result of one check of this machine."""
 
     what: str
+    """What was checked."""
     state: Literal["ok", "optional", "missing"]
-    """"missing": no recipe can run without it. "optional": some recipes need it."""
+    """The result of the check. With "missing" no recipe can run, and with "optional" only some recipes cannot."""
     said: str
+    """What the check found, in words."""
     remedy: str = ""
+    """What the user can do about it; empty if nothing is to be done."""
 
 
 def diagnose_machine(workspace: Workspace) -> list[Diagnosis]:
-    """Check this machine without network access or calls. Raises `ConfigError` for an unreadable pool."""
+    """Return the results of all checks, which need no network and make no calls. Raises `ConfigError` for an unreadable
+    pool."""
     machine = detect_machine(workspace)
     return [
         _check_python(), _check_git(), _check_disk(workspace, machine), _check_sandbox(), *_check_keys(workspace),
@@ -74,7 +79,7 @@ def _check_sandbox() -> Diagnosis:
 
 
 def _check_keys(workspace: Workspace) -> Iterator[Diagnosis]:
-    """Return one entry for each variable that a pool names."""
+    """Yield the result for each environment variable that a pool names for a key."""
     pools: dict[str, list[str]] = {}
     for file in sorted((workspace.config / "pools").glob("*.yaml")):
         for worker in load_pool(workspace.config, file.stem).workers:

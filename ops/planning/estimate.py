@@ -34,8 +34,8 @@ from ops.workers.providers import is_remote, most_tokens, price_of
 from ops.workflow.judging import build_judge_request
 
 CHARACTERS_PER_TOKEN = 4.0
-"""The approximate number of characters per token in English text. It is used for workers without measured token counts.
-"""
+"""The approximate number of characters per token in English text. It is used for workers without measured token
+counts."""
 TOOL_ANSWER_TOKENS = 19.0
 """Tokens of a tool's answer (a value, a formula or a short program): the mean of the quickstart's 10,800 answers."""
 VERDICT = "verdict"
@@ -81,8 +81,11 @@ class Range(NamedTuple):
     """A figure (calls, tokens, USD or seconds) with its low end, expected value and high end."""
 
     low: float
+    """The lowest plausible value."""
     expected: float
+    """The expected value."""
     high: float
+    """The highest plausible value."""
 
     def plus(self, other: Range) -> Range:
         """Return the sum of two ranges, whose low ends, expected values and high ends are added separately."""
@@ -106,6 +109,7 @@ class Range(NamedTuple):
 
 
 ZERO = Range.exactly(0.0)
+"""The range that is exactly 0."""
 
 
 # ── measurements ─────────────────────────────────────────────────────────────────
@@ -159,8 +163,11 @@ class PlannedCall(NamedTuple):
     """A planned call to a worker, whose prompt is known."""
 
     worker: Worker
+    """The worker that is to be called."""
     benchmark: str
+    """The name of the benchmark of the problem."""
     messages: Sequence[Message]
+    """The messages of the prompt."""
     sample: int | Sample = 0
     """Which of several answers to the same prompt is asked for."""
     grader: str = ""
@@ -198,16 +205,16 @@ class CallEstimate(NamedTuple):
     service_tier: str | None = None
     """The provider's service tier that the worker's requests name, or None if they name none."""
     parts: MeanUsage = MeanUsage()
-    """The expected tokens of the prompt and of the answer that are billed at rates of their own, such as cached tokens.
-    """
+    """The expected tokens of the prompt and of the answer that are billed at rates of their own, such as cached
+    tokens."""
     basis: str = ""
     """Where the answer's length comes from: "measured" (this worker's calls), "alike" (answers of similar workers) or
     "" (an assumption)."""
 
     @property
     def usd(self) -> Range:
-        """Return the USD of the call. The high end is the most expensive way in which the provider may bill its tokens.
-        """
+        """Return the USD of the call. The high end is the most expensive way in which the provider may bill its
+        tokens."""
         tier = self.service_tier or ""
         low, expected = (
             self.price.usd(replace(self.parts, prompt_tokens=prompt, completion_tokens=answer, service_tier=tier))
@@ -340,6 +347,7 @@ class WorkerCost:
     """The calls to one worker, with their tokens, USD and seconds."""
 
     worker: Worker
+    """The worker that is called."""
     calls: Range = ZERO
     """The number of calls that are to be made and paid for."""
     tokens: Range = ZERO
@@ -377,8 +385,8 @@ class WorkerCost:
 
     @property
     def process_s(self) -> Range:
-        """Return the CPU seconds of the process that makes the calls. Those of a tool in this process are negligible.
-        """
+        """Return the CPU seconds of the process that makes the calls. Those of a tool in this process are
+        negligible."""
         tool = self.worker.latency_s is not None or not is_remote(self.worker)
         return ZERO if tool else self.calls.times(CALL_CPU_S)
 

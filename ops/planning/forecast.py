@@ -1,7 +1,7 @@
-"""Forecast the signal, cost and duration of a training run before it starts.
+"""Forecast the training signal, cost and duration of a training run before it starts.
 
-Calls, USD and waiting times are those of the plan's training stage (`ops.planning.stage_estimates`), with its
-assumptions.
+The calls, USD and waiting times are those of the plan's training stage, with the same assumptions
+(`ops.planning.stage_estimates`).
 """
 
 from __future__ import annotations
@@ -33,57 +33,66 @@ from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult, read_
 from ops.workers.pool import at_prices
 
 FIRST_STEPS = 5
-"""Number of initial steps compared with the forecast; later steps also reflect learning."""
+"""The number of initial steps of a run that are compared with the forecast. Later steps also reflect what was
+learnt."""
 MIN_SIGNAL = 0.1
-"""A share of groups with a gradient below which training learns little."""
+"""The share (0-1) of groups with a gradient below which training learns little."""
 MIN_GAIN = 0.05
-"""The gain in accuracy that a training has to promise."""
+"""The smallest gain in accuracy (0-1) for which training is worth its cost."""
 CONFIDENCE = 0.95
-"""The confidence of each end of a gain: the true gain is beyond it with a probability of at most 1 - `CONFIDENCE`."""
+"""The confidence of each end of a gain: the true gain is beyond the end with a probability of at most 1 -
+`CONFIDENCE`."""
 SHOWN_SHARE_OF_GAIN = 0.5
-"""The share of the attainable gain that a choice by one other answer of each worker is taken to show. It was 57 to 65 %
-on published outcomes of ten samples (LiveCodeBench, three models at a time) and about 35 % on simulated workers whose
-skill differs by normal deviates. `make forecast` measures how often "would hardly pay" is false for them."""
+"""The assumed share of the attainable gain that is found by choosing workers by one other answer of each.
+
+The share was 57 to 65 % on published outcomes of ten samples (LiveCodeBench, three models at a time), and about 35 % on
+simulated workers whose skill differs by normal deviates. `make forecast` measures how often "would hardly pay" is false
+for them.
+"""
 
 
 class Headroom(NamedTuple):
-    """The room above the best single worker, on the precached problems (accuracies and shares in [0, 1]).
+    """How far the stored answers lie above the best single worker, on the precached problems.
 
-    What would be attained by the right worker for each question lies above what a choice by other answers shows
-    (`gain`), and below what the best answer of each question reaches in hindsight (`hindsight`).
+    Accuracies and shares are in [0, 1]. The gain that the right worker for each question would bring is larger than
+    what a choice by other answers shows (`gain`), and smaller than what the best answer of each question reaches in
+    hindsight (`hindsight`).
     """
 
     problems: int
+    """The number of problems."""
     samples: int
-    """Answers of a worker to a problem: the most that every worker gave."""
+    """The largest number of answers per problem that every worker gave."""
     workers: int
+    """The number of workers that are compared."""
     best_worker: str
-    """The best worker."""
+    """The name of the most accurate worker."""
     best_accuracy: float
-    """Its accuracy, as the mean over benchmarks."""
+    """The accuracy of the best worker, as the mean over benchmarks."""
     gain: Interval
-    """What choosing a worker for each question adds, judged on answers that took no part in the choice. With one
-    sample the choice is by subject and benchmark, since nothing else is known of a question's workers."""
+    """The accuracy that choosing a worker for each question adds, judged on answers that took no part in the choice.
+    With one sample the worker is chosen by subject and benchmark, because nothing else is known about a question's
+    workers."""
     hindsight: Interval
-    """What the best answer of each question adds, luck included."""
+    """The accuracy that the best answer of each question adds, including the part that is due to luck."""
     by_chance: float
-    """The part of `hindsight` that luck gives workers of these accuracies which find the same questions hard; NaN with
-    several samples."""
+    """The part of `hindsight` that luck gives to workers of these accuracies which find the same questions hard. It is
+    NaN if there are several samples."""
     next_sample_usd: float
     """USD of one more answer of every worker to these problems, at the pool's prices."""
 
     @property
     def max_gain(self) -> float:
-        """The upper end of the attainable gain, with the confidence `CONFIDENCE`."""
+        """Return the upper end of the attainable gain, with the confidence `CONFIDENCE`."""
         shown = self.gain.high / SHOWN_SHARE_OF_GAIN if self.samples > 1 else float("inf")
         return max(0.0, min(shown, self.hindsight.high))
 
 
 def measure_headroom(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable[Problem] = ()) -> Headroom | None:
-    """Measure the room on stored answers; None without answers. `pool` prices a further sample, and `problems` say the
-    subject of each question.
+    """Measure the headroom on stored answers, or return None if there are no answers.
 
-    Only the workers that answered on every benchmark count, so that each benchmark weighs the same for each of them.
+    `pool` gives the prices of a further sample, and `problems` gives the subject of each question. Only workers that
+    answered questions of every benchmark are compared, so that each benchmark has the same weight for each worker.
     """
     benchmarks: dict[str, set[str]] = defaultdict(set)
     reached = [row for row in rows if row.status != "unreachable" and row.worker in pool.names]
@@ -94,13 +103,13 @@ def measure_headroom(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable
     if not workers:
         return None
     found, known = list(tabulate_scores(reached, workers).values()), map_subjects(problems)
-    # A further sample of some workers only says nothing of a choice among all.
+    # Only samples that every worker gave are used, because others say nothing about a choice among all workers.
     samples = min(int((~np.isnan(own.scores)).any(axis=0).sum(axis=1).min()) for own in found)
     strata = [own.scores[:, :, :samples] for own in found]
     subjects = [[known.get(key, "") for key in own.problems] for own in found]
     accuracies = [fmean(float(np.nanmean(array[:, place])) for array in strata) for place in range(len(workers))]
     best = max(range(len(workers)), key=lambda place: accuracies[place])
-    level = 2 * CONFIDENCE - 1  # the confidence of both ends together
+    level = 2 * CONFIDENCE - 1  # the two-sided confidence at which each end has `CONFIDENCE`
     first = [row for row in at_prices(reached, pool) if row.sample == 0]
     return Headroom(
         problems=sum(map(len, strata)),
@@ -120,43 +129,56 @@ class RunForecast:
     """The forecast of one training run."""
 
     problems: int
+    """The number of problems in the training mix."""
     group_size: int
-    """Rollouts per question."""
+    """The number of rollouts per question."""
     signal: float
-    """Expected share (0-1) of groups whose rewards differ; zero-variance groups give no gradient."""
+    """The expected share (0-1) of groups whose rewards differ. Groups of equal rewards give no gradient."""
     signal_by_domain: dict[str, float]
+    """The same share for each domain."""
     steps_per_workflow: float
-    """Assumed mean number of steps per workflow."""
+    """The assumed mean number of steps per workflow."""
     rollouts: int
+    """The number of rollouts of all training steps."""
     training: Cost
-    """Cost of all steps. The seconds of generation and updates are those of the last run of such a policy."""
+    """The cost of all training steps. The seconds of generation and updates are those of the last run of such a
+    policy."""
     cap_usd: float | None
-    """None: the recipe trains nothing."""
+    """The cap on the run's spending in USD. None means that the recipe trains nothing."""
     headroom: Headroom | None = None
-    """None: no answers are stored."""
+    """How far the stored answers lie above the best worker. None means that no answers are stored."""
 
 
 @dataclass(frozen=True)
 class RunMeasurements:
-    """The measured figures of a finished run."""
+    """The measured figures of a finished run, which are compared with a forecast."""
 
     folder: str
+    """The name of the run's folder."""
     first_signal: float
+    """The share (0-1) of groups whose rewards differ in the first `FIRST_STEPS` steps."""
     signal: float
+    """The share (0-1) of groups whose rewards differ in all steps."""
     steps_per_workflow: float
+    """The mean number of steps per workflow."""
     calls: int
+    """The number of worker calls."""
     paid_share: float
+    """The share (0-1) of the calls that were paid for; the response cache answered the others."""
     usd: float
+    """USD of all responses, including those from the response cache at what they cost when they were first given."""
     paid_usd: float
-    """USD paid; for a resumed run, by its last attempt only."""
+    """USD that were paid. For a resumed run, this is what its last attempt paid."""
     worker_s: float
+    """Seconds of waiting for workers."""
     policy_s: float
+    """Seconds of generation and policy updates."""
 
 
 def make_forecast(setup: Setup) -> tuple[RunForecast, RunMeasurements | None]:
-    """Forecast training on the stored mix and responses; also return the last comparable run, if any.
+    """Forecast training on the stored mix and responses, and return the forecast with the last comparable run, if any.
 
-    Raises `DataError` if the mix or the responses cannot be read, `ConfigError` for a worker without a price.
+    Raises `DataError` if the mix or the responses cannot be read, and `ConfigError` for a worker without a price.
     """
     from ops.curation import signal
     from ops.precaching.profiles import tally_responses
@@ -183,8 +205,9 @@ def forecast_run(
 ) -> RunForecast:
     """Forecast GRPO on `mix` with the setup's pool, using the precached responses `rows`.
 
-    `signal_shares` holds each problem's probability that its group differs; `candidates` are the precached problems,
-    whose subjects a choice among the workers may use. Raises `ConfigError` for a worker without a price.
+    `signal_shares` holds the probability that the rewards of a problem's group differ, by the problem's key.
+    `candidates` are the precached problems, whose subjects a choice among the workers may use. Raises `ConfigError` for
+    a worker without a price.
     """
     grpo, steps = setup.recipe.grpo, (1 + setup.recipe.prompting.max_steps) / 2
     by_domain: dict[str, list[float]] = defaultdict(list)
@@ -207,7 +230,7 @@ def forecast_run(
 
 
 def find_last_run(setup: Setup) -> RunMeasurements | None:
-    """The newest completed run with this recipe's GRPO settings and pool; None if there is none."""
+    """Return the figures of the newest completed run with this recipe's GRPO settings, policy and pool, or None."""
     recipe = setup.recipe
     plans = dict(filter(None, map(_read_finished_run, setup.workspace.runs.glob("*"))))
     for folder in sorted(plans, key=lambda folder: (folder / RESULT_FILE).stat().st_mtime, reverse=True):
@@ -220,7 +243,8 @@ def find_last_run(setup: Setup) -> RunMeasurements | None:
 
 
 def _read_finished_run(folder: Path) -> tuple[Path, RunPlan] | None:
-    """Return a run with its plan if it came to its last step, and nothing of it is damaged."""
+    """Return a run's folder and plan if the run reached its last step and none of its files is damaged; None
+    otherwise."""
     try:
         result = RunResult.read(folder)
         return None if result is None or result.stopped else (folder, RunPlan.read(folder))
@@ -229,6 +253,7 @@ def _read_finished_run(folder: Path) -> tuple[Path, RunPlan] | None:
 
 
 def _measure_run(folder: Path, rollouts_per_step: int) -> RunMeasurements:
+    """Return the figures of the finished run in a folder."""
     curve = read_curve(folder)
     result = RunResult.read(folder)
     assert result is not None
@@ -248,7 +273,8 @@ def _measure_run(folder: Path, rollouts_per_step: int) -> RunMeasurements:
 
 
 def compare_with_run(forecast: RunForecast, actual: RunMeasurements | None) -> list[tuple[str, str, str]]:
-    """Table rows of (quantity, forecast, last run)."""
+    """Return table rows that compare the forecast with the last run: the quantity, its forecast, and the run's
+    value."""
     cost = forecast.training
     waiting = f"{_format_seconds(cost.worker_s.expected)}{f', by {cost.limited_by}' * bool(cost.limited_by)}"
     policy = "not measured yet" if cost.policy_s is None else _format_seconds(cost.policy_s.expected)
@@ -269,7 +295,7 @@ def compare_with_run(forecast: RunForecast, actual: RunMeasurements | None) -> l
 
 
 def list_warnings(forecast: RunForecast) -> list[str]:
-    """Warnings to show before the run starts."""
+    """Return the warnings that are shown before a run starts."""
     warnings, usd = [], forecast.training.usd
     if forecast.cap_usd is not None and usd.expected > forecast.cap_usd:
         warnings.append(
@@ -286,7 +312,7 @@ def list_warnings(forecast: RunForecast) -> list[str]:
 
 
 def describe_basis(forecast: RunForecast) -> str:
-    """Say how many questions and answers the forecast rests on."""
+    """Return a sentence that says on how many questions and answers the forecast rests."""
     room = forecast.headroom
     if room is None:
         return "This forecast rests on no answers, because none are stored."
@@ -298,20 +324,26 @@ def describe_basis(forecast: RunForecast) -> str:
 
 
 class Outlook(StrEnum):
-    """What the stored answers say about a training."""
+    """What the stored answers say about whether training would pay."""
 
     UNKNOWN = "unknown"
+    """No answers are stored."""
     SILENT = "no signal"
+    """Too few groups would have different rewards (`MIN_SIGNAL`)."""
     PAYS = "may pay"
+    """The right worker for each question is certain to gain something over the best worker."""
     HARDLY_PAYS = "would hardly pay"
+    """The right worker for each question gains less than `MIN_GAIN`."""
     ONE_SAMPLE = "cannot be decided with one sample"
+    """Neither of the two can be shown with one answer per worker and problem."""
     UNDECIDED = "undecided"
+    """Neither of the two can be shown with the stored answers."""
 
 
 def assess_outlook(headroom: Headroom | None, signal: float) -> Outlook:
-    """Judge whether training would pay; `signal` is the expected share of groups with a gradient.
+    """Judge whether training would pay, where `signal` is the expected share (0-1) of groups with a gradient.
 
-    For workers of equal skill, `PAYS` has a probability of at most 1 - `CONFIDENCE`.
+    For workers of equal skill, the result is `PAYS` with a probability of at most 1 - `CONFIDENCE`.
     """
     if headroom is None:
         return Outlook.UNKNOWN
@@ -325,7 +357,7 @@ def assess_outlook(headroom: Headroom | None, signal: float) -> Outlook:
 
 
 def describe_outlook(forecast: RunForecast) -> str:
-    """Say in a few sentences whether training would pay, what that rests on, and what would decide it."""
+    """Return a few sentences that say whether training would pay, on what this rests, and what would decide it."""
     room, found = forecast.headroom, assess_outlook(forecast.headroom, forecast.signal)
     if room is None:
         return "Whether training would pay is unknown, because no answers are stored."
@@ -356,7 +388,7 @@ def describe_outlook(forecast: RunForecast) -> str:
 
 
 def _describe_gains(headroom: Headroom) -> str:
-    """Describe the measured gains above the best worker."""
+    """Return a few sentences about the measured gains above the best worker."""
     alone = f"{headroom.best_worker}, the best worker, solves {headroom.best_accuracy:.1%} alone."
     ends = f"({_signed(headroom.gain.low)} to {_signed(headroom.gain.high)})"
     if headroom.samples > 1:
@@ -389,7 +421,8 @@ def _format_seconds(value: float) -> str:
 
 
 def list_figures(forecast: RunForecast) -> Mapping[str, Any]:
-    """The forecast's figures as a flat mapping that JSON can represent; what it rests on comes first."""
+    """Return the forecast's figures as a flat mapping for JSON, which begins with the numbers of questions and
+    samples."""
     room = forecast.headroom
     return {
         "questions": room.problems if room else 0,

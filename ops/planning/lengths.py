@@ -1,4 +1,4 @@
-"""Estimate token lengths of questions and Conductor prompts, and the number of test questions."""
+"""Estimate the token lengths of questions and of the Conductor's prompts, and count the test questions."""
 
 from __future__ import annotations
 
@@ -19,48 +19,51 @@ from ops.planning.estimate import ANSWER_TOKENS, CHARACTERS_PER_TOKEN, OTHER_ANS
 from ops.workflow.prompt import build_conductor_messages, build_recursive_messages, load_few_shots
 
 ASSUMED_QUESTION_TOKENS = (150.0, 1500.0)
-"""Assumed tokens of a question if no questions are stored: mean, maximum."""
+"""The mean and the maximum tokens of a question that are assumed if no questions are stored."""
 EMBEDDED_QUESTION_TOKENS = (26.0, 60.0)
-"""Measured tokens of a question of the embedded problem families: mean, maximum."""
+"""The measured mean and maximum tokens of a question of the embedded problem families."""
 COMPACT_CHARACTERS_PER_TOKEN = 2.2
-"""Ratio in compact prompts, which contain many numbers: measured with SmolLM2's tokenizer and a scratch tokenizer."""
+"""Characters per token in compact prompts, which contain many numbers. It was measured with SmolLM2's tokenizer and
+with that of a policy trained from scratch."""
 TEMPLATE_TOKENS = 30
 """Tokens that a pretrained model's chat template adds to a prompt, measured with SmolLM2's template."""
 TURN_TOKENS = 5
-"""Tokens that a chat template adds per further turn: the mean of SmolLM2's and a scratch policy's templates."""
+"""Tokens that a chat template adds per further turn: the mean for SmolLM2 and for a policy trained from scratch."""
 OMISSION_MARK_TOKENS = 15
-"""Tokens of the marker that replaces the middle of a truncated final response."""
+"""Tokens of the mark that replaces the middle of a truncated final response."""
 EXPECTED_COMPLETION_SHARE = 0.35
-"""Expected share of `max_completion_tokens` that a completion takes."""
+"""The expected share (0-1) of `max_completion_tokens` that a completion takes."""
 CARD_TOKENS = 30
-"""Assumed tokens of a worker's card in the prompt."""
+"""The assumed tokens of a worker's card in the prompt."""
 
 
 class TokenLengths(NamedTuple):
-    """Mean and maximum lengths of questions and of the Conductor's prompts."""
+    """The mean and maximum lengths of questions and of the Conductor's prompts, in tokens."""
 
     question: float
-    """Mean tokens of a question, by a worker's tokenizer."""
+    """Mean tokens of a question, counted by a worker's tokenizer."""
     prompt: float
-    """Mean tokens of a prompt, by the policy's tokenizer; so are the following lengths."""
+    """Mean tokens of a first round's prompt, counted by the policy's tokenizer as all following lengths are."""
     longest_prompt: int
+    """Tokens of the longest prompt of a first round."""
     is_measured: bool
-    """Whether the lengths come from stored questions of this recipe."""
+    """True if the lengths come from stored questions of this recipe, False if they are assumed."""
     round_prompt: float = 0.0
-    """Mean tokens of a recursive round's prompt, which includes the previous completion and the final response; 0: the
-    recipe has no recursive rounds."""
+    """Mean tokens of a recursive round's prompt, which includes the previous completion and the final response. 0 means
+    that the recipe has no recursive rounds."""
     longest_round_prompt: int = 0
+    """Tokens of the longest prompt of a recursive round."""
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest prompt of any round."""
+        """Return the tokens of the longest prompt of any round."""
         return max(self.longest_prompt, self.longest_round_prompt)
 
 
 def estimate_lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> TokenLengths:
-    """Measure the lengths on the stored shortlist if it belongs to this recipe; otherwise assume them.
+    """Measure the lengths on the stored shortlist if it belongs to this recipe, and assume them otherwise.
 
-    `rows`: stored responses, used for the mean length of the responses that recursive rounds show. Raises
+    `rows` are stored responses, which give the mean length of the responses that recursive rounds show. Raises
     `ConfigError` if the recipe's example texts cannot be read.
     """
     recipe = setup.recipe
@@ -77,10 +80,10 @@ def estimate_lengths(setup: Setup, rows: Sequence[ResponseRow] = ()) -> TokenLen
 
 
 def measure_prompts(setup: Setup) -> list[float]:
-    """Tokens of the Conductor's prompt for each available problem.
+    """Return the tokens of the Conductor's prompt for each problem that is available on this machine.
 
-    Available are stored candidates, stored test questions and rows of the recipe's files; the list is empty if none
-    exist yet. Raises `ConfigError` if the recipe's example texts cannot be read.
+    These problems are stored candidates, stored test questions and rows of the recipe's files. The list is empty if
+    none exist yet. Raises `ConfigError` if the recipe's example texts cannot be read.
     """
     return _prompt_tokens(setup, [_question_tokens(problem) for problem in _read_available_problems(setup)])
 
@@ -97,19 +100,22 @@ def _read_available_problems(setup: Setup) -> list[Problem]:
                 read = read_problems(file) if candidates and file.is_file() else None
                 if read is None and source.source == "file" and source.files(split):
                     read = BENCHMARKS[name].load(split, source, workspace, recipe.seed).problems
-            except DataError:  # the stage that loads the file reports the error
+            except DataError:  # the stage that loads the file will report the error
                 continue
             problems += select_evaluated_questions(read or [], recipe, name) if split == "test" else read or []
     return problems
 
 
 def _question_tokens(problem: Problem) -> float:
+    """Return the approximate tokens of a question with its choices."""
     return _estimate_tokens([problem.question, *problem.choices])
 
 
 def _prompt_tokens(setup: Setup, questions: Sequence[float]) -> list[float]:
-    """Policy tokens of the prompt for each question; `count_test_questions` holds the questions' lengths in ordinary
-    tokens."""
+    """Return the tokens of the prompt for each question, counted by the policy's tokenizer.
+
+    `questions` holds the length of each question in tokens of ordinary text.
+    """
     recipe, offered = setup.recipe, len(setup.pool.workers)
     shown = recipe.prompting.model_copy(update={"cards": False})
     few_shots = load_few_shots(setup.workspace.texts, recipe.prompting.few_shots)
@@ -123,21 +129,21 @@ def _prompt_tokens(setup: Setup, questions: Sequence[float]) -> list[float]:
 
 
 def _policy_token_ratio(recipe: Recipe) -> float:
-    """Ratio of the policy's tokens to ordinary tokens."""
+    """Return how many tokens the policy's tokenizer needs for one token of ordinary text."""
     return CHARACTERS_PER_TOKEN / COMPACT_CHARACTERS_PER_TOKEN if recipe.prompting.style == "compact" else 1.0
 
 
 def has_recursive_rounds(recipe: Recipe) -> bool:
-    """Whether the policy is trained on recursive rounds."""
+    """Return True if the policy is trained on recursive rounds."""
     return recipe.recursive is not None or (recipe.cold_start is not None and recipe.cold_start.recursive_share > 0)
 
 
 def _added_round_tokens(setup: Setup, rows: Sequence[ResponseRow], token_ratio: float) -> tuple[float, float]:
-    """Tokens that a recursive round adds to the first round's prompt: mean, maximum.
+    """Return the mean and the maximum tokens that a recursive round adds to the first round's prompt.
 
-    A round adds the completion, the text around the response, and the response truncated as the recipe says. If no
-    responses are stored, the mean weighs the assumed answers of all workers and benchmarks equally; reasoning tokens
-    are not shown. `token_ratio`: ratio of the policy's tokens to ordinary tokens.
+    A round adds the completion, the text around the response, and the response, which is truncated as the recipe says.
+    If no responses are stored, the mean gives equal weight to the assumed answers of all workers and benchmarks.
+    Reasoning tokens are not shown. `token_ratio` is the number of the policy's tokens per token of ordinary text.
     """
     recipe, workers = setup.recipe, setup.pool.workers
     limit = (recipe.recursive.limits if recipe.recursive else RoundLimits()).answer_tokens
@@ -160,9 +166,9 @@ def _added_round_tokens(setup: Setup, rows: Sequence[ResponseRow], token_ratio: 
 
 
 def count_test_questions(workspace: Workspace, recipe: Recipe) -> dict[str, int | None]:
-    """Benchmark → number of test questions: the recipe's cap, the published number or the rows of its files.
+    """Return the number of test questions by benchmark, or None for a benchmark where it is unknown.
 
-    None: unknown.
+    The number is the recipe's cap, the published number or the number of rows in the recipe's files.
     """
     return {name: _count_questions(workspace, recipe, name) for name in recipe.benchmarks}
 
@@ -182,7 +188,7 @@ def _count_questions(workspace: Workspace, recipe: Recipe, name: str) -> int | N
 
 
 def read_shortlist(setup: Setup) -> list[Problem]:
-    """The stored shortlist if its problems come from this recipe's sources, else an empty list."""
+    """Return the stored shortlist if its problems come from this recipe's sources, and an empty list otherwise."""
     file, named = setup.workspace.data / "shortlist.jsonl", setup.recipe.benchmarks
     if not file.is_file():
         return []
@@ -198,4 +204,5 @@ def read_shortlist(setup: Setup) -> list[Problem]:
 
 
 def _estimate_tokens(texts: Iterable[str]) -> float:
+    """Return the approximate number of tokens of several texts, by their numbers of characters."""
     return sum(map(len, texts)) / CHARACTERS_PER_TOKEN

@@ -1,4 +1,4 @@
-"""Detect the machine's GPUs, memory, disk, sandbox and libraries."""
+"""Detect the GPUs, memory, disk, sandbox and libraries of this machine."""
 
 from __future__ import annotations
 
@@ -19,40 +19,46 @@ from ops.grading import find_available_isolation
 from ops.planning.memory import GIB
 
 USABLE_GIB_PER_GB = 0.99
-"""GiB available to a program per advertised GB of GPU memory: 79.2 of an H100's 80, 139.6 of an H200's 141."""
+"""GiB that a program can use per advertised GB of GPU memory: an H100 of 80 GB has 79.2, an H200 of 141 GB has
+139.6."""
 MAX_GPUS, MAX_GB = 4096, 2000
-"""The most GPUs, and GB of memory on each, for which a run can be planned."""
+"""The largest number of GPUs, and of GB of memory on each, for which a run can be planned."""
 PACKAGES = ("deepspeed", "vllm")
+"""The optional packages whose presence is checked."""
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
 
 
 class Gpu(NamedTuple):
-    """A GPU's name and the memory that a program can use (GiB)."""
+    """A GPU's name, and the memory (GiB) that a program can use on it."""
 
     name: str
+    """The name that nvidia-smi gives."""
     gib: float
+    """The memory in GiB that a program can use."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The resources that a run can use."""
+    """The resources of a machine that a run can use."""
 
     gpus: tuple[Gpu, ...]
+    """The GPUs that are visible to a program."""
     memory_gib: float
-    """Host memory."""
+    """Host memory in GiB."""
     disk_gib: float
-    """Free space on the file system of `.podium`."""
+    """Free space in GiB on the file system that holds `.podium`."""
     has_bubblewrap: bool
+    """True if the sandbox program bubblewrap can be used."""
     packages: frozenset[str] = frozenset()
     """The packages of `PACKAGES` that this Python can import."""
     cores: int = 1
-    """CPUs that this process may use."""
+    """The number of CPUs that this process may use."""
     is_hypothetical: bool = False
-    """Whether `--gpus` replaced this machine's GPUs by hypothetical ones."""
+    """True if the option `--gpus` replaced this machine's GPUs by hypothetical ones."""
 
     @property
     def gpu_gib(self) -> float | None:
-        """Memory of the smallest GPU (GiB); None without GPUs."""
+        """Return the memory of the smallest GPU in GiB, or None if there are no GPUs."""
         return min((gpu.gib for gpu in self.gpus), default=None)
 
     def __str__(self) -> str:
@@ -68,7 +74,10 @@ class Machine:
 
 
 def detect_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
-    """Detect this machine; `gpus` ("2x80") replaces its GPUs. Raises `PodiumError` if `gpus` cannot be parsed."""
+    """Detect this machine, where `gpus` (such as "2x80") replaces its GPUs if it is given.
+
+    Raises `PodiumError` if `gpus` cannot be parsed.
+    """
     return Machine(
         gpus=_detect_gpus() if gpus is None else parse_gpus(gpus),
         memory_gib=_detect_memory_gib(),
@@ -81,7 +90,10 @@ def detect_machine(workspace: Workspace, gpus: str | None = None) -> Machine:
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
-    """Parse "2x80" (two GPUs of 80 GB) or "0" (no GPU). Raises `PodiumError` for any other text."""
+    """Parse a description of GPUs: "2x80" means two GPUs of 80 GB, and "0" means no GPU.
+
+    Raises `PodiumError` for any other text.
+    """
     if text == "0":
         return ()
     match = re.fullmatch(r"([0-9]{1,5})\s*[x×]\s*([0-9]{1,5})(?:\s*GB)?", text.strip(), re.IGNORECASE)
@@ -92,7 +104,8 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
 
 
 def _detect_gpus() -> tuple[Gpu, ...]:
-    """The GPUs visible to a program started here, listed by nvidia-smi because importing torch takes seconds."""
+    """Return the GPUs that are visible to a program started here. nvidia-smi lists them, because importing torch takes
+    seconds."""
     try:
         printed = subprocess.run(_QUERY, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -107,15 +120,15 @@ def _detect_gpus() -> tuple[Gpu, ...]:
 
 
 def _detect_memory_gib() -> float:
-    """Memory of the machine (GiB), or the container's limit if that is lower."""
+    """Return the memory of the machine in GiB, or the container's limit if that is lower."""
     total = int(psutil.virtual_memory().total)
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # no such file, or "max"
+    except (OSError, ValueError):  # the file does not exist or contains "max"
         limit = total
     return min(total, limit) / GIB
 
 
 def _nearest_existing(folder: Path) -> Path:
-    """The folder itself, or its nearest ancestor that exists."""
+    """Return the folder itself, or its nearest ancestor that exists."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())

@@ -1,8 +1,8 @@
-"""Estimate a training run's memory (GiB) by part. Each formula is one line, so that it can be checked.
+"""Estimate the memory of a training run, part by part in GiB. Each formula is one line, so that it can be checked.
 
 The formulas were checked against what autograd keeps and what PyTorch allocates for small models on CPUs
 (`tests/unit/planning`), against DeepSpeed's own estimates, and against the peaks of two models on one GPU (the same
-tests). PyTorch reserves more than it allocates.
+tests). PyTorch reserves more memory than it allocates.
 """
 
 from __future__ import annotations
@@ -14,57 +14,72 @@ from typing import Any, Literal, NamedTuple
 from ops.planning.shape import ModelShape
 
 Phase = Literal["writing", "updating", "stepping"]
-"""Generation of rollouts; a forward and backward pass; the optimizer's step."""
+"""The phases of a training step: "writing" generates rollouts, "updating" is a forward and backward pass, and
+"stepping" is the optimizer's step."""
 PHASES: dict[Phase, str] = {
     "writing": "while rollouts are written",
     "updating": "forward and backward",
     "stepping": "optimizer's step",
 }
+"""The names of the phases in the printed plan."""
 Precision = Literal["bfloat16", "float32", "mixed"]
-"""Precision of weights and activations. "mixed": float32 weights under autocast (bfloat16 without DeepSpeed)."""
+"""The precision of weights and activations. "mixed" means float32 weights under autocast, which is how bfloat16 is
+trained without DeepSpeed."""
 GIB = 1 << 30
+"""The number of bytes in a GiB."""
 CUDA_CONTEXT, CUDA_CONTEXT_GIB = "CUDA context", 1.8
-"""GiB per GPU for the CUDA context, NCCL and the libraries' code, as measured with one rank under DeepSpeed."""
+"""The name and size (GiB per GPU) of the part for the CUDA context, NCCL and the code of libraries. The size was
+measured with one rank under DeepSpeed."""
 VLLM_WORKSPACE_GIB = 1.5
-"""Assumed GiB of vLLM's activations for TRL's batches of 4,096 tokens, its CUDA graphs and its sampler."""
+"""Assumed GiB that vLLM needs for activations of TRL's batches of 4,096 tokens, for its CUDA graphs and its sampler."""
 PROCESS_GIB = 2.0
-"""Assumed host memory of one rank: Python, libraries, data."""
+"""Assumed host memory (GiB) of one rank for Python, libraries and data."""
 HIDDEN_TESTS_BYTES = 12e9
-"""Assumed size of LiveCodeBench's hidden tests: decoded they have 9 to 12 GB. Not tried against the live hub."""
+"""Assumed size of LiveCodeBench's hidden tests, which have 9 to 12 GB when decoded. It was not tried against the live
+hub."""
 HIDDEN_TESTS_RATIO = 1.5
-"""Characters per stored byte of hidden tests that are random small letters; numbers compress more
-(`tests/unit/grading/test_hidden_files.py`)."""
+"""Characters per stored byte of hidden tests that consist of random small letters. Tests with numbers are compressed
+further (`tests/unit/grading/test_hidden_files.py`)."""
 TEST_BATCH_CHARACTERS = 20_000_000
-"""Assumed characters of the hidden tests in one sandbox: six large ones. Not tried against the live hub."""
+"""Assumed characters of the hidden tests that one sandbox reads at a time, which are six large tests. It was not tried
+against the live hub."""
 TEST_BATCH_BYTES_PER_CHARACTER = 4
-"""Bytes of memory per character of the hidden tests in one sandbox, at most
+"""The most bytes of memory that a sandbox needs per character of its hidden tests
 (`tests/unit/grading/test_hidden_files.py`)."""
 HEAD_TOKENS, HEAD_COLUMNS = 4096, 32_768
-"""The tile of logits that TRL 1.16 computes at once (`trl.kernels.chunked_logprob`)."""
+"""The tokens and vocabulary entries of the tile of logits that TRL 1.16 computes at a time
+(`trl.kernels.chunked_logprob`)."""
 PADDING_FACTOR = 2
-"""Activations that a cold start keeps of a padded batch, as a multiple of the formula for a GRPO step.
+"""The activations that a cold start keeps of a padded batch, as a multiple of the formula for a GRPO step.
 
-Measured with SmolLM2-135M on a CPU: 16 examples of 188 tokens kept 6.0 GiB; the formula gives 2.9. Nothing was measured
-on a GPU.
+Measured with SmolLM2-135M on a CPU: 16 examples of 188 tokens kept 6.0 GiB, where the formula gives 2.9 GiB. Nothing
+was measured on a GPU.
 """
 
 
 class TrainingEngine(NamedTuple):
-    """Distribution of weights, gradients and optimizer states: DeepSpeed with its defaults, or one process."""
+    """How weights, gradients and optimizer states are distributed: by DeepSpeed with its defaults, or in one
+    process."""
 
     zero: int = 0
-    """ZeRO stage, 2 or 3; 0: no DeepSpeed."""
+    """The ZeRO stage, 2 or 3. 0 means that DeepSpeed is not used."""
     offload: bool = False
-    """Whether optimizer states, master weights and gradients are in host memory."""
+    """True if optimizer states, master weights and gradients are in host memory."""
     ranks: int = 1
+    """The number of training processes. With DeepSpeed each has a GPU of its own."""
     reduce_bucket: int = 500_000_000
-    """Elements per bucket; the next two fields are in elements too."""
+    """The number of gradient elements that DeepSpeed reduces at a time."""
     live_parameters: int = 1_000_000_000
+    """The largest number of parameters that ZeRO-3 keeps gathered on a GPU."""
     sub_group: int = 1_000_000_000
+    """The number of parameters that ZeRO-3 updates at a time."""
 
     @classmethod
     def from_deepspeed(cls, deepspeed: Mapping[str, Any] | None, ranks: int, hidden: int) -> TrainingEngine:
-        """Read a DeepSpeed configuration, with "auto" resolved as transformers resolves it."""
+        """Return the engine of a DeepSpeed configuration, in which "auto" has the value that transformers gives it.
+
+        `hidden` is the model's hidden size, on which some of these values depend.
+        """
         if deepspeed is None:
             return cls(ranks=ranks)
         zero = deepspeed.get("zero_optimization", {})
@@ -82,55 +97,67 @@ class TrainingEngine(NamedTuple):
 
 
 class VllmEngine(NamedTuple):
-    """vLLM in the trainer's processes (one engine per GPU or per group of GPUs), or a server on other GPUs."""
+    """The settings of vLLM, which runs in the trainer's processes (one engine per GPU or group of GPUs) or as a
+    server."""
 
     memory_share: float
-    """Share (0-1) of each GPU's memory; a server uses none of the trainer's GPUs."""
+    """The share (0-1) of each GPU's memory that vLLM takes. A server takes none of the trainer's GPUs."""
     sleeps: bool = False
-    """Whether vLLM frees its weights and cache while the policy is updated."""
+    """True if vLLM frees its weights and cache while the policy is updated."""
     max_length: int = 0
-    """Maximum tokens of prompt and completion; 0: the model's own context length."""
+    """The maximum tokens of prompt and completion together. 0 stands for the model's own context length."""
     gpus_per_engine: int = 1
-    """Number of GPUs per engine; each holds a part of the weights and the cache."""
+    """The number of GPUs per engine, each of which holds a part of the weights and of the cache."""
     is_server: bool = False
+    """True if vLLM is a server on GPUs that the trainer does not use."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What determines the memory of one GPU: the model's shape, batch sizes, lengths, precision and engines."""
+    """Everything that determines the memory of one GPU: the model's shape, batch sizes, lengths, precision and
+    engines."""
 
     shape: ModelShape
+    """The shape of the policy's model."""
     precision: Precision
+    """The precision of weights and activations."""
     engine: TrainingEngine
+    """How weights, gradients and optimizer states are distributed."""
     micro_batch: int
-    """Rollouts in one forward and backward pass."""
+    """The number of rollouts in one forward and backward pass."""
     rollouts_per_rank: int
-    """Rollouts that one rank generates in a step."""
+    """The number of rollouts that one rank generates at a time."""
     prompt_tokens: int
     """Tokens of the longest prompt."""
     completion_tokens: int
     """Tokens of the longest completion."""
     checkpointing: bool = False
+    """True if only the input of each block is kept and the rest is recomputed (gradient checkpointing)."""
     vllm: VllmEngine | None = None
+    """The settings of vLLM. None means that transformers generates the rollouts."""
 
     @property
     def element_bytes(self) -> int:
-        """Bytes per weight and per element of most activations."""
+        """Return the bytes of a weight, and of an element of most activations."""
         return 2 if self.precision == "bfloat16" else 4
 
     @property
     def sequence_tokens(self) -> int:
-        """Tokens of the longest sequence."""
+        """Return the tokens of the longest sequence, which has the longest prompt and the longest completion."""
         return self.prompt_tokens + self.completion_tokens
 
 
 class MemoryPart(NamedTuple):
-    """GiB of one part and the phases in which it is allocated; `host`: in host memory instead of GPU memory."""
+    """One part of the memory in GiB, with the phases of a step in which it is allocated."""
 
     name: str
+    """The part's name in the printed plan."""
     gib: float
+    """The size of the part in GiB."""
     phases: Sequence[Phase] = tuple(PHASES)
+    """The phases in which the part is allocated, all of them unless given."""
     on_host: bool = False
+    """True if the part is in host memory, False if it is in GPU memory."""
 
 
 @dataclass(frozen=True)
@@ -138,27 +165,28 @@ class MemoryEstimate:
     """The memory parts of one GPU (or, without GPUs, of the machine), and the capacity of vLLM's cache."""
 
     parts: tuple[MemoryPart, ...]
+    """The parts in GPU memory, and the parts of all ranks in host memory."""
     kv_tokens: int | None = None
-    """Tokens that vLLM's cache can hold; None: no vLLM."""
+    """The number of tokens that vLLM's cache can hold. None means that no vLLM runs beside the training."""
     kv_length: int = 0
-    """Longest sequence that vLLM must hold (tokens)."""
+    """The longest sequence that vLLM must be able to hold, in tokens."""
 
     def phase_gib(self, phase: Phase, *, host: bool = False) -> float:
-        """Peak GiB of a phase."""
+        """Return the GiB that are allocated in a phase, on a GPU or in host memory."""
         return sum(part.gib for part in self.parts if phase in part.phases and part.on_host == host)
 
     def part_gib(self, name: str, *, host: bool = False) -> float:
-        """GiB of the named part on a GPU, or in host memory; 0 if there is no such part."""
+        """Return the GiB of the named part on a GPU or in host memory, or 0 if there is no such part."""
         return sum(part.gib for part in self.parts if part.name == name and part.on_host == host)
 
     @property
     def gpu_peak_gib(self) -> float:
-        """Peak GiB of a GPU over all phases."""
+        """Return the peak GiB of a GPU over all phases."""
         return max(self.phase_gib(phase) for phase in PHASES)
 
     @property
     def host_peak_gib(self) -> float:
-        """Peak GiB of host memory of all ranks over all phases."""
+        """Return the peak GiB of host memory over all phases, for all ranks together."""
         return max(self.phase_gib(phase, host=True) for phase in PHASES)
 
 
@@ -166,11 +194,11 @@ class MemoryEstimate:
 
 
 def layer_activation_bytes(work: Workload) -> int:
-    """Bytes that autograd keeps of one block for one micro-batch, without checkpointing.
+    """Return the bytes that autograd keeps of one block for one micro-batch, without gradient checkpointing.
 
-    Per token: two norms (input, normalised input and output; the first two in float32 even with bfloat16 weights),
-    queries, keys and values (keys and values repeated to all heads), the attention output, and four times the MLP's
-    width. Per sequence: the attention mask.
+    For each token it keeps two norms (input, normalised input and output; the first two in float32 even with bfloat16
+    weights), queries, keys and values (keys and values repeated to all heads), the attention output, and four times the
+    MLP's width. For each sequence it keeps the attention mask.
     """
     shape, tokens = work.shape, work.micro_batch * work.sequence_tokens
     wide = 2 if work.precision == "mixed" else work.element_bytes
@@ -181,7 +209,8 @@ def layer_activation_bytes(work: Workload) -> int:
 
 
 def kept_activation_bytes(work: Workload) -> int:
-    """Bytes that autograd keeps of a forward pass: every block, or only each block's input with checkpointing."""
+    """Return the bytes that autograd keeps of a forward pass: every block, or with checkpointing only each block's
+    input."""
     shape, tokens = work.shape, work.micro_batch * work.sequence_tokens
     block = tokens * work.element_bytes * shape.hidden if work.checkpointing else layer_activation_bytes(work)
     last_norm = tokens * ((4 + work.element_bytes) * shape.hidden + 4)
@@ -193,11 +222,11 @@ def kept_activation_bytes(work: Workload) -> int:
 
 
 def peak_backward_bytes(work: Workload) -> int:
-    """Bytes that a backward pass adds at its peak.
+    """Return the bytes that a backward pass adds at its peak.
 
-    The peak is at the language model's head or in a block, which holds gradients as wide as the MLP and, with
-    checkpointing, the block's recomputed activations. Meanwhile a head that shares the embedding's weights keeps its
-    gradient until the embedding adds its own.
+    The peak is either at the language model's head or in a block. A block holds gradients as wide as the MLP and, with
+    checkpointing, its recomputed activations. If the head shares the embedding's weights, the head's gradient is kept
+    until the gradient of the embedding is added to it.
     """
     shape = work.shape
     scored = work.micro_batch * work.completion_tokens
@@ -211,20 +240,22 @@ def peak_backward_bytes(work: Workload) -> int:
 
 
 def kv_bytes_per_token(shape: ModelShape, element: int = 2) -> int:
-    """Bytes of KV cache per token: keys and values of every layer."""
+    """Return the bytes of KV cache per token, which holds keys and values of every layer. `element` is the bytes of a
+    number."""
     return 2 * shape.layers * shape.kv_width * element
 
 
 def prefill_bytes(work: Workload, prompts: int) -> int:
-    """Bytes of a block's MLP while transformers reads this many prompts at once, before the first token."""
+    """Return the bytes of a block's MLP while transformers reads `prompts` prompts at a time, before their first new
+    token."""
     element = 2 if work.precision == "mixed" else work.element_bytes
     return 3 * prompts * work.prompt_tokens * work.shape.intermediate * element
 
 
 def evaluation_bytes(work: Workload, batch: int) -> int:
-    """Peak bytes of generating `batch` workflows in parallel with transformers.
+    """Return the peak bytes of generating `batch` workflows in parallel with transformers.
 
-    The sum of the weights, the KV cache of all workflows and the MLP activations of all prompts.
+    The bytes are the sum of the weights, the KV cache of all workflows and the MLP activations of all prompts.
     """
     shape, element = work.shape, 2 if work.precision == "mixed" else work.element_bytes
     cache = batch * work.sequence_tokens * kv_bytes_per_token(shape, element)
@@ -232,10 +263,10 @@ def evaluation_bytes(work: Workload, batch: int) -> int:
 
 
 def cold_start_bytes(work: Workload, low_rank: bool) -> int:
-    """Peak bytes of a cold start's step in one process.
+    """Return the peak bytes of a step of the cold start in one process.
 
     Full training keeps weights, gradients and Adam's moments in float32. Low-rank training keeps the weights in their
-    own precision; the states of the low-rank updates are omitted. The activations of padded batches are
+    own precision; the states of the low-rank updates are small and left out. The activations of padded batches are
     `PADDING_FACTOR` times those of the GRPO formula.
     """
     total = work.shape.parameters
@@ -244,7 +275,11 @@ def cold_start_bytes(work: Workload, low_rank: bool) -> int:
 
 
 def checkpoint_bytes(shape: ModelShape, engine: TrainingEngine, element: int) -> int:
-    """Bytes of a checkpoint on disk: weights, optimizer states and, under DeepSpeed, a gathered copy of the weights."""
+    """Return the bytes of a checkpoint on disk: weights, optimizer states and, under DeepSpeed, a gathered copy of the
+    weights.
+
+    `element` is the bytes of a weight.
+    """
     states = 4 + 8 if engine.zero else 8
     return shape.parameters * (states + (2 * element if engine.zero else 4))
 
@@ -253,24 +288,24 @@ def checkpoint_bytes(shape: ModelShape, engine: TrainingEngine, element: int) ->
 
 
 def estimate_memory(work: Workload, gpu_gib: float | None) -> MemoryEstimate:
-    """The parts of one GPU with `gpu_gib` GiB; None: the parts of all ranks in host memory."""
+    """Return the memory of one GPU that has `gpu_gib` GiB, or of all ranks in host memory if `gpu_gib` is None."""
     parts = [*_state_parts(work), *_activation_parts(work)]
     shape, vllm = work.shape, work.vllm
     if vllm is None or gpu_gib is None:
         parts += _generation_parts(work)
-        if gpu_gib is None:  # a prompt of a group is read once (`ops.training.step.generation`)
+        if gpu_gib is None:  # the prompt of a group is read only once (`ops.training.step.generation`)
             return _move_to_host(MemoryEstimate(tuple(parts)), work.engine.ranks)
         reading = MemoryPart("prompts being read", prefill_bytes(work, work.rollouts_per_rank) / GIB, ("writing",))
         return MemoryEstimate((*parts, reading))
-    # The weights are copied to vLLM one by one; ZeRO-3 gathers each of them, at most the embedding.
+    # The weights are copied to vLLM one by one, and ZeRO-3 gathers each of them. The largest is the embedding.
     handed = shape.embedding_parameters if work.engine.zero == 3 else 0
     parts.append(MemoryPart("weights on their way to vLLM", 2 * handed / GIB, ("writing",)))
     if vllm.is_server:
         return MemoryEstimate(tuple(parts))
     weights = 2 * shape.parameters / vllm.gpus_per_engine / GIB
-    # The weights and activations keep their size even if they exceed vLLM's share; only the cache shrinks.
+    # The weights and activations keep their size even if they exceed vLLM's share. Only the cache becomes smaller.
     cache = max(0.0, vllm.memory_share * gpu_gib - weights - VLLM_WORKSPACE_GIB)
-    # CUDA graphs and buffers stay while vLLM sleeps; weights and cache do not.
+    # CUDA graphs and buffers stay allocated while vLLM sleeps. Weights and cache are freed.
     during: Sequence[Phase] = ("writing",) if vllm.sleeps else tuple(PHASES)
     engine = (
         MemoryPart("vLLM: weights", weights, during),
@@ -282,11 +317,12 @@ def estimate_memory(work: Workload, gpu_gib: float | None) -> MemoryEstimate:
 
 
 def pinned_padding_bytes(size: float) -> float:
-    """Bytes that PyTorch adds to a pinned buffer of `size` bytes, which it rounds up to a power of two."""
+    """Return the bytes that PyTorch adds to a pinned buffer of `size` bytes, which it rounds up to a power of two."""
     return (1 << max(0, int(size) - 1).bit_length()) - size if size else 0.0
 
 
 def _state_parts(work: Workload) -> list[MemoryPart]:
+    """Return the parts for weights, gradients and optimizer states, and for the processes that hold them."""
     shape, engine, element = work.shape, work.engine, work.element_bytes
     total, held = shape.parameters, shape.parameters / engine.ranks
     if engine.zero == 0:
@@ -299,7 +335,7 @@ def _state_parts(work: Workload) -> list[MemoryPart]:
         ]
     weights = element * (held if engine.zero == 3 else total)
     sharded = engine.zero == 3
-    # On one rank a gathered weight is a view of the rank's own.
+    # With one rank, a gathered weight is a view of the rank's own weight and takes no memory.
     gathered = element * min(engine.live_parameters, total) if sharded and engine.ranks > 1 else 0
     # ZeRO-2 allocates a pair of buckets for each backward pass; ZeRO-3 keeps one permanently.
     buckets = element * engine.reduce_bucket * (1 if sharded else 2)
@@ -312,7 +348,7 @@ def _state_parts(work: Workload) -> list[MemoryPart]:
         MemoryPart("gradient buckets", buckets / GIB, tuple(PHASES) if sharded else ("updating",)),
         MemoryPart(CUDA_CONTEXT, CUDA_CONTEXT_GIB),
     ]
-    # The float32 gradient and Adam's temporary of the same size: for one sub-group (ZeRO-3) or all weights (ZeRO-2).
+    # Adam needs a float32 gradient and a temporary of its size, for one sub-group (ZeRO-3) or all weights (ZeRO-2).
     stepped = min(engine.sub_group, held) if engine.zero == 3 else held
     if not engine.offload:
         parts.append(MemoryPart("step: float32 gradient, temporary", 2 * 4 * stepped / GIB, ("stepping",)))
@@ -320,7 +356,7 @@ def _state_parts(work: Workload) -> list[MemoryPart]:
     offloaded = (element + 4 + 4 + 8) * total if engine.offload else 0
     host = max(engine.ranks * element * total, offloaded) / GIB
     parts.append(MemoryPart("processes, model", host + engine.ranks * PROCESS_GIB, on_host=True))
-    if engine.offload:  # both gradients are pinned, the float32 one by sub-group; Adam has two temporaries of one
+    if engine.offload:  # both gradients are pinned, the float32 one per sub-group; Adam has two temporaries per rank
         whole, rest = divmod(held, engine.sub_group)
         unused = (
             pinned_padding_bytes(element * held)
@@ -334,6 +370,7 @@ def _state_parts(work: Workload) -> list[MemoryPart]:
 
 
 def _activation_parts(work: Workload) -> list[MemoryPart]:
+    """Return the parts of a forward and backward pass."""
     kept = "activations, checkpointed" if work.checkpointing else "activations"
     return [
         MemoryPart(kept, kept_activation_bytes(work) / GIB, ("updating",)),
@@ -342,7 +379,8 @@ def _activation_parts(work: Workload) -> list[MemoryPart]:
 
 
 def _generation_parts(work: Workload) -> list[MemoryPart]:
-    """Parts of generation with transformers: the cache of a step's rollouts and, under ZeRO-3, the gathered model."""
+    """Return the parts of generation with transformers: the cache of a step's rollouts and the model that ZeRO-3
+    gathers."""
     cache = work.rollouts_per_rank * work.sequence_tokens * kv_bytes_per_token(work.shape, work.element_bytes)
     parts = [MemoryPart("cache of generation", cache / GIB, ("writing",))]
     if work.engine.zero == 3 and work.engine.ranks > 1:
@@ -353,7 +391,7 @@ def _generation_parts(work: Workload) -> list[MemoryPart]:
 
 
 def _move_to_host(made: MemoryEstimate, ranks: int) -> MemoryEstimate:
-    """Move the parts of every rank to host memory, for a machine without GPUs."""
+    """Return the estimate with the parts of every rank in host memory, for a machine without GPUs."""
     own = [part._replace(gib=part.gib * ranks, on_host=True) for part in made.parts if not part.on_host]
     processes = MemoryPart("processes", ranks * PROCESS_GIB, on_host=True)
     return MemoryEstimate(
@@ -362,7 +400,7 @@ def _move_to_host(made: MemoryEstimate, ranks: int) -> MemoryEstimate:
 
 
 def alternative_workloads(work: Workload, gpus: int) -> dict[str, Workload]:
-    """The same workload under alternative engines on `gpus` GPUs, by the engine's name."""
+    """Return the same workload under alternative training engines on `gpus` GPUs, by the engine's name."""
     ranks = max(1, gpus)
     zero2, zero3 = (TrainingEngine(zero=zero, ranks=ranks) for zero in (2, 3))
     offload = TrainingEngine(zero=3, offload=True, ranks=ranks)

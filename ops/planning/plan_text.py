@@ -1,4 +1,4 @@
-"""Format a plan as text: the recipe, memory by part, disk, cost, time and missing requirements."""
+"""Write a plan as text: the recipe, memory by part, disk, cost, time and missing requirements."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from ops.training.rewards.reward_term import TERMS
 
 INDENT = 14
 Row = Sequence[str]
+"""The cells of a row of a table."""
 
 
 def describe_recipe(setup: Setup) -> str:
-    """Describe the recipe, with the resulting numbers of problems, calls and rollouts."""
+    """Return the recipe in words, with the numbers of problems, calls and rollouts that follow from it."""
     recipe, pool = setup.recipe, setup.pool
     grpo, mix = recipe.grpo, recipe.curation
     places = len(training_domains(recipe.benchmarks)) * mix.per_domain
@@ -79,7 +80,7 @@ def _describe_policy(policy: Policy) -> str:
 
 
 def format_plan(plan: RecipePlan, lacking: Sequence[MissingRequirement]) -> str:
-    """Format the whole plan; its last section is `ready` or the list of missing requirements."""
+    """Return the whole plan as text. Its last section is `ready` or the list of missing requirements."""
     sections = [
         describe_recipe(plan.setup),
         _format_machine(plan),
@@ -92,8 +93,11 @@ def format_plan(plan: RecipePlan, lacking: Sequence[MissingRequirement]) -> str:
 
 
 def list_figures(plan: RecipePlan, lacking: Sequence[MissingRequirement]) -> dict[str, Any]:
-    """The plan's figures as a mapping for JSON: calls, tokens, USD and seconds still to come, each low, expected and
-    high; memory and disk in GiB."""
+    """Return the plan's figures as a mapping for JSON.
+
+    The calls, tokens, USD and seconds that are still to come each have a low, an expected and a high value. Memory and
+    disk are in GiB.
+    """
     return {
         "recipe": plan.recipe.name,
         "pool": plan.pool.name,
@@ -180,7 +184,7 @@ def _describe_evaluation(plan: RecipePlan) -> str:
 
 
 def _describe_cold_start(plan: RecipePlan) -> str:
-    """Describe the cold start of a pretrained model; empty if there is none."""
+    """Return the cold start of a pretrained model in words, or an empty text if there is none."""
     cold_start, tokens = plan.recipe.cold_start, count_cold_start_tokens(plan.setup, plan.lengths)
     if plan.cold_start_gib is None or cold_start is None or tokens is None:
         return ""
@@ -237,7 +241,7 @@ def _format_costs(plan: RecipePlan) -> str:
 
 
 def _format_hours(rows: Sequence[Row]) -> str:
-    """Table of hours, with a column for the policy if its speed is known or assumed."""
+    """Return the table of hours. It has a column for the policy if the policy's speed is known or assumed."""
     cells = [(row[0], *("under 0.1" if each == "0.0" else each for each in row[-2:])) for row in rows]
     forecast = any(policy != "-" for *_, policy in cells)
     if not forecast and {waiting for _, waiting, _ in cells} == {"under 0.1"}:
@@ -298,7 +302,7 @@ def _format_facts(facts: Iterable[tuple[str, str]]) -> str:
 
 
 def _format_table(rows: Sequence[Row]) -> str:
-    """Align the first column left and the others right."""
+    """Return rows as text, with the first column aligned to the left and the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for first, *others in rows:

@@ -75,10 +75,12 @@ class RecipePlan:
 
     @property
     def recipe(self) -> Recipe:
+        """Return the recipe of the plan."""
         return self.setup.recipe
 
     @property
     def pool(self) -> Pool:
+        """Return the pool of the plan."""
         return self.setup.pool
 
     @cached_property
@@ -288,8 +290,8 @@ class RecipePlan:
 
     @property
     def grading_gib(self) -> float:
-        """Return the GiB of host memory in which programs are graded, where each core holds one batch of hidden tests.
-        """
+        """Return the GiB of host memory in which programs are graded, where each core holds one batch of hidden
+        tests."""
         return (
             bool(self.hidden_tests) * self.machine.cores * TEST_BATCH_BYTES_PER_CHARACTER * TEST_BATCH_CHARACTERS / GIB
         )

@@ -1,4 +1,4 @@
-"""Retirement dates of the workers' models, from the pool or LiteLLM's model map."""
+"""The retirement dates of the workers' models, from the pool or from LiteLLM's model map."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ops.workers.litellm_private import models
 from ops.workers.providers import is_remote
 
 _CATALOGUED = ("anthropic", "gemini", "openai")
-"""Providers for which LiteLLM's map aims to list every model."""
+"""The providers for which LiteLLM's map aims to list every model."""
 
 
 def retirement_date(worker: Worker) -> date | None:
-    """The day on which the model is retired; None if neither the pool nor the map states it."""
+    """Return the day on which a worker's model is retired, or None if neither the pool nor the map states it."""
     if worker.retired is not None:
         return worker.retired
     ends = (_find_entry(worker) or {}).get("deprecation_date")
@@ -26,15 +26,16 @@ def retirement_date(worker: Worker) -> date | None:
 
 
 def is_unlisted(worker: Worker) -> bool:
-    """Whether the map lists the provider's models but not this model, which may be retired or newer than the map."""
+    """Return True if the map lists the provider's models but not this one, which may be retired or newer than the
+    map."""
     provider = worker.model.partition("/")[0]
     return worker.api_base is None and provider in _CATALOGUED and bool(models()) and _find_entry(worker) is None
 
 
 def _find_entry(worker: Worker) -> Mapping[str, Any] | None:
-    """The map's entry by full model name, or by bare name if that entry is of the same provider.
+    """Return the map's entry by the full model name, or by the bare name if that entry is of the same provider.
 
-    Retirement dates differ between providers of one model.
+    The retirement dates of one model differ between its providers.
     """
     if not is_remote(worker) or worker.api_base is not None:
         return None

@@ -1,4 +1,4 @@
-"""Estimate the seconds of supervised training, generation and updates: from the last run, or from operation counts.
+"""Estimate the seconds of supervised training, generation and updates, from the last run or from operation counts.
 
 The speeds of GPUs are assumed. On CPUs they were measured with one model on one core.
 """
@@ -13,45 +13,50 @@ from ops.planning.machine import Machine
 from ops.planning.shape import ModelShape
 
 PEAK_TFLOPS = {"H100": 989.0, "H200": 989.0, "GH200": 989.0, "B200": 2250.0, "A100": 312.0, "L40S": 362.0}
-"""Dense bfloat16 TFLOPS stated by the manufacturer; a GPU not listed here counts as an H100."""
+"""The dense bfloat16 TFLOPS that the manufacturer states. A GPU that is not listed here counts as an H100."""
 UTILISATION = Range(0.40, 0.25, 0.10)
-"""Assumed share of the peak that training reaches."""
+"""The assumed share (0-1) of the peak that training reaches. The first value is the fastest, because ranges are ordered
+by time."""
 GPU_TOKENS_PER_SECOND = {True: Range(6000.0, 2500.0, 800.0), False: Range(800.0, 300.0, 100.0)}
-"""Tokens per second that a GPU generates with a model of 7.6 billion parameters: with vLLM (True) or transformers."""
+"""Assumed tokens per second that a GPU generates with a model of 7.6 billion parameters, with vLLM (True) or
+transformers (False)."""
 GPU_REFERENCE_PARAMETERS = 7.6e9
+"""The number of parameters of the model for which `GPU_TOKENS_PER_SECOND` holds."""
 CPU_GFLOPS = {True: Range(200.0, 150.0, 40.0), False: Range(80.0, 60.0, 30.0)}
-"""GFLOPS of a core in training, by whether it computes in bfloat16.
+"""GFLOPS of a core in training, in bfloat16 (True) or float32 (False).
 
-The first value of a range is the fastest, since ranges are ordered by time. It was measured with a model of 0.1 billion
-parameters on one core with AMX; the last value is assumed for a core without AMX.
+The first value of a range is the fastest, because ranges are ordered by time. It was measured with a model of 0.1
+billion parameters on one core with AMX. The last value is assumed for a core without AMX.
 """
 CPU_TOKENS_PER_SECOND = Range(400.0, 250.0, 60.0)
 """Tokens per second that the same core generates with the same model in bfloat16, for dozens of parallel workflows."""
 CPU_REFERENCE_PARAMETERS = 1.35e8
+"""The number of parameters of the model with which the speeds on CPUs were measured."""
 MIN_FORECAST_PARAMETERS, MIN_GPU_PARAMETERS = 50_000_000, 500_000_000
-"""Parameter limits for CPUs. Below `MIN_FORECAST_PARAMETERS`, matrix multiplication does not dominate a step, so no
-time is forecast. From `MIN_GPU_PARAMETERS` on, a policy is not trained on CPUs."""
+"""Two limits on a policy's number of parameters for CPUs. Below `MIN_FORECAST_PARAMETERS` no time is forecast, because
+matrix multiplication does not dominate a step. From `MIN_GPU_PARAMETERS` on, a policy is not trained on CPUs."""
 COMPLETION_SHARE = Range(0.15, EXPECTED_COMPLETION_SHARE, 1.0)
-"""Share of `max_completion_tokens` that a completion takes."""
+"""The share (0-1) of `max_completion_tokens` that a completion takes: low, expected and high."""
 
 
 def estimate_training_s(
     setup: Setup, shape: ModelShape, lengths: TokenLengths, machine: Machine, stage: GrpoStage | None = None
 ) -> Range | None:
-    """Seconds of all steps of GRPO or of a later `stage` of first rounds; None: unknown.
+    """Return the seconds of all steps of GRPO, or of a later `stage` of first rounds, or None if they are unknown.
 
-    They follow from operation counts, or for GRPO from the last run of such a policy.
+    The seconds follow from operation counts or, for GRPO, from the last run of such a policy.
     """
     grpo = setup.recipe.grpo if stage is None else stage.grpo(setup.recipe.grpo)
     if stage is None and (last := find_last_run(setup)) is not None:
         return Range.exactly(last.policy_s)
-    # On CPUs a group is packed into one sequence, so its prompt is processed once (`ops.training.step.packing`).
+    # On CPUs a group is packed into one sequence, so its prompt is processed only once (`ops.training.step.packing`).
     shared = 1 if machine.gpus else grpo.rollouts_per_question
     return _from_operation_counts(setup, grpo, shape, machine, lengths.prompt / shared)
 
 
 def estimate_rounds_s(setup: Setup, shape: ModelShape, lengths: TokenLengths, machine: Machine) -> Range | None:
-    """Seconds of training in rounds, from operation counts; None: unknown, or the recipe has no such stage.
+    """Return the seconds of training in rounds from operation counts, or None if they are unknown or there is no such
+    stage.
 
     Half of the rollouts have longer prompts, which they do not share.
     """
@@ -66,7 +71,10 @@ def estimate_rounds_s(setup: Setup, shape: ModelShape, lengths: TokenLengths, ma
 def _from_operation_counts(
     setup: Setup, grpo: Grpo, shape: ModelShape, machine: Machine, prompt: float
 ) -> Range | None:
-    """Seconds of training from operation counts. `prompt`: prompt tokens per rollout that an update processes."""
+    """Return the seconds of training from operation counts, or None if they are unknown.
+
+    `prompt` is the number of prompt tokens per rollout that an update processes.
+    """
     if _is_unpredictable(shape, machine):
         return None
     rollouts, said = grpo.steps * grpo.rollouts_per_step, COMPLETION_SHARE.times(grpo.max_completion_tokens)
@@ -81,7 +89,7 @@ def _from_operation_counts(
 
 
 def count_cold_start_tokens(setup: Setup, lengths: TokenLengths) -> Range | None:
-    """Tokens of all SFT examples, including prompts; None without a cold start."""
+    """Return the tokens of all SFT examples, including prompts, or None if there is no cold start."""
     cold_start = setup.recipe.cold_start
     if cold_start is None:
         return None
@@ -92,7 +100,10 @@ def count_cold_start_tokens(setup: Setup, lengths: TokenLengths) -> Range | None
 
 
 def estimate_cold_start_s(setup: Setup, shape: ModelShape, lengths: TokenLengths, machine: Machine) -> Range | None:
-    """Seconds of supervised training on the SFT examples, on one GPU or this machine's CPUs; None: unknown."""
+    """Return the seconds of supervised training on the SFT examples, or None if they are unknown.
+
+    The training runs on one GPU, or on this machine's CPUs if there is no GPU.
+    """
     tokens = count_cold_start_tokens(setup, lengths)
     if tokens is None or _is_unpredictable(shape, machine):
         return None
@@ -104,10 +115,10 @@ def estimate_cold_start_s(setup: Setup, shape: ModelShape, lengths: TokenLengths
 
 
 def estimate_evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, workflows: Range) -> Range | None:
-    """Seconds to generate these workflows; None: unknown.
+    """Return the seconds to generate `workflows` workflows for an evaluation, or None if they are unknown.
 
-    The vLLM server that Podium starts uses all GPUs; transformers uses one, and a server elsewhere is assumed to have
-    one.
+    The vLLM server that Podium starts uses all GPUs. Transformers uses one GPU, and a server elsewhere is assumed to
+    have one.
     """
     recipe = setup.recipe
     writer, gpus = recipe.evaluation.writer, len(machine.gpus)
@@ -121,25 +132,31 @@ def estimate_evaluation_s(setup: Setup, shape: ModelShape, machine: Machine, wor
 
 
 def _is_unpredictable(shape: ModelShape, machine: Machine) -> bool:
+    """Return True if the speed is unknown, because there is no GPU and the model is outside the limits for CPUs."""
     return not machine.gpus and not MIN_FORECAST_PARAMETERS <= shape.parameters < MIN_GPU_PARAMETERS
 
 
 def _cpu_speed(setup: Setup, machine: Machine) -> Range:
+    """Return the operations per second of all cores in training."""
     half = getattr(setup.recipe.policy, "dtype", "float32") == "bfloat16"
     return CPU_GFLOPS[half].times(1e9 * machine.cores)
 
 
 def _cpu_writing_s(tokens: Range, shape: ModelShape, machine: Machine) -> Range:
+    """Return the seconds in which all cores generate this number of tokens."""
     return _divide(tokens, CPU_TOKENS_PER_SECOND.times(machine.cores * CPU_REFERENCE_PARAMETERS / shape.parameters))
 
 
 def _gpu_writing_s(tokens: Range, shape: ModelShape, vllm: bool, gpus: int) -> Range:
+    """Return the seconds in which the GPUs generate this number of tokens."""
     return _divide(tokens, GPU_TOKENS_PER_SECOND[vllm].times(gpus * GPU_REFERENCE_PARAMETERS / shape.parameters))
 
 
 def _divide(work: Range, speed: Range) -> Range:
+    """Return amounts divided by speeds, separately for the low end, the expected value and the high end."""
     return Range(*(amount / rate for amount, rate in zip(work, speed, strict=True)))
 
 
 def _peak_tflops(name: str) -> float:
+    """Return the peak TFLOPS of the GPU with this name."""
     return next((peak for known, peak in PEAK_TFLOPS.items() if known in name), PEAK_TFLOPS["H100"])

@@ -1,4 +1,4 @@
-"""Find the results of a recipe's run that are stored already and are not paid for again."""
+"""Find which results of a recipe's run are stored already, so that they are not paid for again."""
 
 from __future__ import annotations
 
@@ -29,31 +29,39 @@ from ops.training.run.checkpoints import CHECKPOINTS, find_last_checkpoint
 from ops.training.run.training_run import RunResult, read_curve, run_key
 
 MAX_LOOKUPS = 400
-"""Maximum number of cache lookups per worker and benchmark; evenly spaced problems represent larger benchmarks."""
+"""The maximum number of cache lookups per worker and benchmark. Of larger benchmarks, evenly spaced problems are looked
+up."""
 SharesByWorker = Mapping[tuple[str, str], float]
-"""(worker, benchmark) → share of calls still to make."""
+"""The share (0-1) of calls that are still to be made, by (worker, benchmark)."""
 
 
 @dataclass(frozen=True)
 class RemainingShares:
-    """Shares, in [0, 1], of a run's calls that remain to be paid for; 1 for every missing entry."""
+    """The shares (0-1) of a run's calls that remain to be paid for. A missing entry counts as 1."""
 
     precaching: SharesByWorker = field(default_factory=dict)
+    """The share of precaching's calls by (worker, benchmark)."""
     solo: SharesByWorker = field(default_factory=dict)
+    """The share of each single worker's calls on test questions, by (worker, benchmark)."""
     cold_start: float = 1.0
+    """The share of the cold start's calls."""
     training: float = 1.0
+    """The share of the training steps."""
     adaptive: float = 1.0
+    """The share of the adaptive stage's steps."""
     recursive: float = 1.0
+    """The share of the recursive stage's steps."""
     baselines: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """(baseline, benchmark) → share."""
+    """The share of each baseline's calls, by (baseline, benchmark)."""
     evaluation: Mapping[str, float] = field(default_factory=dict)
-    """Benchmark → share, averaged over the scored policies."""
+    """The share of the policies' workflows by benchmark, averaged over the scored policies."""
 
 
 def compute_remaining(setup: Setup, shortlist: Sequence[Problem]) -> RemainingShares:
-    """Compute the remaining shares of the recipe's run from the stored cache, policies, training runs and scores.
+    """Return the shares of the recipe's run that remain, given the stored responses, policies, training runs and
+    scores.
 
-    `shortlist`: the recipe's stored candidates; if it is empty, everything counts as remaining.
+    `shortlist` is the recipe's stored candidates. If it is empty, everything counts as remaining.
     """
     if not shortlist:
         return RemainingShares()
@@ -83,10 +91,11 @@ def compute_remaining(setup: Setup, shortlist: Sequence[Problem]) -> RemainingSh
 
 
 def read_measurements(setup: Setup) -> tuple[list[ResponseRow], MeasuredUsage]:
-    """The precached responses, and the measured tokens and latencies of these responses and of the ledger's calls."""
+    """Return the precached responses, and the tokens and latencies measured on these responses and on the ledger's
+    calls."""
     try:
         rows = load_responses(setup.workspace.data / "responses")
-    except DataError:  # precaching reports unreadable tables and makes them again
+    except DataError:  # precaching will report unreadable tables and make them again
         rows = []
     with open_existing_ledger(setup) as ledger:
         return rows, MeasuredUsage.from_rows(rows, ledger)
@@ -94,7 +103,7 @@ def read_measurements(setup: Setup) -> tuple[list[ResponseRow], MeasuredUsage]:
 
 @contextmanager
 def open_existing_ledger(setup: Setup) -> Iterator[Ledger | None]:
-    """Open the ledger if it exists; a plan does not create it."""
+    """Open the ledger if it exists, and yield None otherwise, because a plan does not create it."""
     if not (setup.workspace.ledger.is_file() or os.environ.get(LEDGER_URL)):
         yield None
         return
@@ -103,12 +112,12 @@ def open_existing_ledger(setup: Setup) -> Iterator[Ledger | None]:
 
 
 def remaining_share_of_run(folder: Path, steps: int) -> float:
-    """Share (0-1) of a training run's steps that remain."""
+    """Return the share (0-1) of a training run's steps that remain."""
     try:
         if RunResult.read(folder) is not None:
             return 0.0
         curve = read_curve(folder)
-    except DataError:  # the training makes what is damaged again, from its last checkpoint
+    except DataError:  # the training will repair the damage from its last checkpoint
         return 0.0 if find_last_checkpoint(folder / CHECKPOINTS) else 1.0
     return max(0.0, 1 - curve[-1]["step"] / steps) if curve else 1.0
 
@@ -121,11 +130,11 @@ def find_unscored(
     *,
     any_grader: bool = False,
 ) -> list[str]:
-    """The benchmarks for which this policy has no stored scores with the current pool and graders.
+    """Return the benchmarks for which this policy has no stored scores with the current pool and graders.
 
-    `questions`: the evaluation's questions, read from the workspace unless given. `any_grader`: scores that another
-    version of a grader judged count, because their answers are stored and only graded again. Raises `DataError` if the
-    questions cannot be read.
+    `questions` holds the evaluation's questions, which are read from the workspace unless they are given. With
+    `any_grader`, scores by another version of a grader count as stored, because their answers are stored and only have
+    to be graded again. Raises `DataError` if the questions cannot be read.
     """
     asked = read_evaluation_questions(setup.workspace, setup.recipe) if questions is None else questions
     return [
@@ -141,6 +150,7 @@ def find_unscored(
 
 
 def _has_scores(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> bool:
+    """Return True if the file has scores that were made with these inputs."""
     try:
         check_made(file, dict(key), "")
     except OtherInputs as error:
@@ -153,11 +163,12 @@ def _has_scores(file: Path, key: Mapping[str, str], *, any_grader: bool = False)
 def _read_questions(setup: Setup) -> dict[str, list[Problem]]:
     try:
         return read_evaluation_questions(setup.workspace, setup.recipe)
-    except DataError:  # not all benchmarks are materialized
+    except DataError:  # not all benchmarks are materialized yet
         return {}
 
 
 def _find_base_policy(setup: Setup) -> Path | None:
+    """Return the folder of the recipe's base policy if it exists, and None otherwise."""
     try:
         folder = base_policy_folder(setup)
     except DataError:  # there is no mix, or there are no worker cards, yet
@@ -167,7 +178,7 @@ def _find_base_policy(setup: Setup) -> Path | None:
 
 @contextmanager
 def _open_existing_cache(setup: Setup) -> Iterator[ResponseCache | None]:
-    """Open the response cache if it exists; a plan does not create it."""
+    """Open the response cache if it exists, and yield None otherwise, because a plan does not create it."""
     if not (setup.workspace.cache.is_dir() or os.environ.get(CACHE_URL)):
         yield None
         return
@@ -176,10 +187,10 @@ def _open_existing_cache(setup: Setup) -> Iterator[ResponseCache | None]:
 
 
 def _remaining_precaching(setup: Setup, shortlist: Sequence[Problem], cache: ResponseCache | None) -> SharesByWorker:
-    """(worker, benchmark) → share of precaching's calls that are not cached.
+    """Return the share (0-1) of precaching's calls that are not in the cache, by (worker, benchmark).
 
-    A stored shortlist with fewer problems of a domain than the mix has places is another recipe's: the rest is still
-    to be shortlisted and asked.
+    If the stored shortlist has fewer problems of a domain than the training mix needs, it was made for another recipe,
+    and the remaining problems of the domain are still to be shortlisted and answered.
     """
     curation, there = setup.recipe.curation, Counter(problem.domain for problem in shortlist)
     asked = group_by_benchmark(shortlist)
@@ -200,7 +211,10 @@ def _uncached_shares(
     cache: ResponseCache | None,
     samples: int | None = None,
 ) -> dict[tuple[str, str], float]:
-    """(worker, benchmark) → share of calls that are not cached. `samples`: None: precaching's number."""
+    """Return the share (0-1) of calls that are not in the cache, by (worker, benchmark).
+
+    `samples` is the number of answers per problem. None stands for the number that precaching uses.
+    """
     if cache is None:
         return {}
     names, each = list(workers), samples or setup.recipe.precaching.samples
@@ -220,6 +234,7 @@ def _uncached_shares(
 def _remaining_solo(
     setup: Setup, questions: Mapping[str, Sequence[Problem]], cache: ResponseCache | None
 ) -> dict[tuple[str, str], float]:
+    """Return the share (0-1) of the single workers' calls on test questions that are not in the cache."""
     made: dict[tuple[str, str], float] = {}
     setup = setup.of_opponents
     try:
@@ -233,6 +248,7 @@ def _remaining_solo(
 
 
 def _remaining_baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]]) -> dict[tuple[str, str], float]:
+    """Return 0 for each (baseline, benchmark) with stored scores, and 1 for the others."""
     try:
         there = list_baseline_stores(setup)
     except DataError:  # there is no training mix yet
@@ -247,6 +263,10 @@ def _remaining_baselines(setup: Setup, questions: Mapping[str, Sequence[Problem]
 def _remaining_evaluation(
     setup: Setup, questions: Mapping[str, Sequence[Problem]], base: Path, last: Path
 ) -> dict[str, float]:
+    """Return the share (0-1) of the scored policies that have no scores, by benchmark.
+
+    `base` is the policy after the cold start and `last` the policy after the last training stage.
+    """
     policies = [(CONDUCTOR, last), *([(COLD_START, base)] if setup.recipe.cold_start is not None else [])]
     missing = [find_unscored(setup, policy, name, questions, any_grader=True) for name, policy in policies]
     return {benchmark: sum(benchmark in each for each in missing) / len(policies) for benchmark in questions}

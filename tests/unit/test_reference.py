@@ -37,7 +37,7 @@ def test_a_setting_is_described_by_a_sentence(name: str) -> None:
 
 def test_alerts_and_baselines_are_described_by_sentences() -> None:
     texts = [f"{alert.state}." for alert in CATALOGUE.values()]
-    texts += [entry.differs for entry in BASELINES.values() if isinstance(entry, WorkflowBaseline)]
+    texts += [entry.differences for entry in BASELINES.values() if isinstance(entry, WorkflowBaseline)]
     for text in texts:
         assert re.match(r"[A-Z].* .*[^.]\.$", text), text
         assert ";" not in text, text

@@ -1,6 +1,6 @@
-"""Find a recipe's requirements that the machine, the pool or a file does not meet, with a remedy for each.
+"""Find the requirements of a recipe that this machine, the pool or a file does not meet, with a remedy for each.
 
-There is one module per part of a pipeline run; a new requirement is a function in its module's `REQUIREMENTS`.
+There is one module per part of a pipeline run, and a new requirement is a function in its module's `REQUIREMENTS`.
 `check_ready` refuses to start a pipeline run, before it spends anything, while a requirement is missing.
 """
 
@@ -16,8 +16,9 @@ from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 from ops.planning.requirements import data, evaluation, training, workers
 
 RunPart = Literal["data", "workers", "training", "evaluation"]
-"""A part of a pipeline run."""
+"""A part of a pipeline run that has requirements of its own."""
 ALL_PARTS: tuple[RunPart, ...] = ("data", "workers", "training", "evaluation")
+"""All parts, in the order in which their requirements are reported."""
 _REQUIREMENTS: dict[RunPart, tuple[Requirement, ...]] = {
     "data": data.REQUIREMENTS,
     "workers": workers.REQUIREMENTS,
@@ -27,12 +28,15 @@ _REQUIREMENTS: dict[RunPart, tuple[Requirement, ...]] = {
 
 
 class NotReady(PodiumError):
-    """Requirements are missing; the message lists all of them with remedies."""
+    """Raised if requirements are missing; the message lists all of them with remedies."""
 
 
 def find_missing(plan: RecipePlan, parts: Iterable[RunPart] = ALL_PARTS) -> list[MissingRequirement]:
-    """All missing requirements of these parts of a pipeline run: those that prevent a start first, then by part. An
-    untrained policy needs nothing for training."""
+    """Return all missing requirements of these parts of a pipeline run.
+
+    Those that prevent a start come first, and each kind is ordered by part. A policy that is not trained has no
+    requirements for training.
+    """
     wanted = set(parts) if plan.recipe.trains else set(parts) - {"training"}
     asked = (requirement for need in ALL_PARTS if need in wanted for requirement in _REQUIREMENTS[need])
     found = dict.fromkeys(each for requirement in asked for each in requirement(plan))
@@ -40,7 +44,7 @@ def find_missing(plan: RecipePlan, parts: Iterable[RunPart] = ALL_PARTS) -> list
 
 
 def format_missing(found: Iterable[MissingRequirement]) -> str:
-    """`ready` or a numbered list of missing requirements, followed by notes that do not prevent a start."""
+    """Return `ready`, or a numbered list of missing requirements, followed by notes that do not prevent a start."""
     every = list(found)
     refused = [each for each in every if each.refuses]
     noted = [_format_item("  -", each) for each in every if not each.refuses]
@@ -54,9 +58,9 @@ def _format_item(mark: str, each: MissingRequirement) -> str:
 
 
 def check_ready(setup: Setup, parts: Iterable[RunPart] = ALL_PARTS, deepspeed: Mapping[str, Any] | None = None) -> None:
-    """Raise `NotReady` with all requirements of these parts of a pipeline run that this machine lacks. Makes no call.
+    """Raise `NotReady` with all requirements of these parts of a pipeline run that are missing. No calls are made.
 
-    `deepspeed`: the run's copy of the recipe's DeepSpeed file, if there is one. A rehearsal needs no API key.
+    `deepspeed` is the run's copy of the recipe's DeepSpeed file, if there is one. A rehearsal needs no API key.
     """
     plan = make_plan(setup, detect_machine(setup.workspace), deepspeed)
     refused = [each for each in find_missing(plan, parts) if each.refuses]

@@ -1,4 +1,4 @@
-"""Requirements of the recipe's problems."""
+"""The requirements of the recipe's problems."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def require_hub_token(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def report_left_out(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Note the gated benchmarks and the expensive workers that the recipe goes without; refuse workers that it does not
-    name."""
+    """Note the gated benchmarks and expensive workers that are left out with the recipe's consent, and refuse other
+    ones."""
     for each in plan.setup.left_out:
         yield MissingRequirement(each.what, each.why, each.remedy, refuses=not each.agreed)
 
 
 def require_disk_for_tests(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require disk space for hidden tests."""
+    """Require enough disk space for hidden tests."""
     has, needs = plan.machine.disk_gib, plan.hidden_tests_gib
     if needs > has:
         why = f"hidden tests of {', '.join(plan.hidden_tests)} take {sized(needs)}, and {sized(has)} are free"
@@ -73,3 +73,4 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     require_disk_for_tests,
     report_left_out,
 )
+"""The checks of this module, in the order in which their results are reported."""

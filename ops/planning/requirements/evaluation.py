@@ -1,4 +1,4 @@
-"""Requirements of scoring the Conductor."""
+"""The requirements of scoring the Conductor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def require_writer(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def require_evaluation_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require that one GPU, or this machine, can hold the model and an evaluation's batch."""
+    """Require that one GPU, or this machine if it has none, can hold the model and an evaluation's batch."""
     evaluation, needs, gpu = plan.recipe.evaluation, plan.evaluation_gib, plan.machine.gpu_gib
     has, whose = (gpu, "a GPU's") if gpu is not None else (plan.machine.memory_gib, "the machine's")
     if needs > has:
@@ -47,3 +47,4 @@ def require_evaluation_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 REQUIREMENTS: tuple[Requirement, ...] = (require_writer, require_evaluation_memory)
+"""The checks of this module, in the order in which their results are reported."""

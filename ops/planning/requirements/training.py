@@ -1,4 +1,4 @@
-"""Requirements of training the policy: libraries, GPUs, memory, disk, room for prompts."""
+"""The requirements of training the policy: libraries, GPUs, memory, disk and room for prompts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ops.planning.memory import PHASES
 from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 
 CONNECT_TIMEOUT_S = 3.0
-"""Time-out of a connection to a server, in seconds."""
+"""The time-out of a connection to a server, in seconds."""
 TIGHT_SHARE = 0.92
-"""Share of memory above which a plan warns, because allocators lose memory to fragmentation."""
+"""The share (0-1) of memory above which a plan warns, because allocators lose memory to fragmentation."""
 
 
 def require_shape(plan: RecipePlan) -> Iterator[MissingRequirement]:
@@ -45,7 +45,7 @@ def require_round_benchmarks(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def require_prompt_room(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require that every prompt leaves room for a completion; otherwise a run would fail after paying workers."""
+    """Require that every prompt leaves room for a completion. A run would otherwise fail after it has paid workers."""
     context, grpo = plan.context_limit, plan.recipe.grpo
     if context is None:
         return
@@ -137,7 +137,7 @@ def require_vllm_server(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def require_gpus(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require a GPU per rank for a large policy, and a GPU for vLLM, whose CPU build cannot update weights."""
+    """Require a GPU per rank for a large policy, and a GPU for vLLM, because vLLM's CPU build cannot update weights."""
     grpo, here = plan.recipe.grpo, len(plan.machine.gpus)
     if grpo.vllm and not here and not plan.needs_gpu:
         why = "grpo.vllm hands a vLLM the policy's new weights at every step, which its build for CPUs cannot take"
@@ -175,7 +175,7 @@ def require_gpu_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def require_vllm_cache(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require that vLLM's cache holds a sequence of maximum length; otherwise vLLM does not start."""
+    """Require that vLLM's cache can hold a sequence of maximum length. vLLM would otherwise not start."""
     made, engine = plan.memory, plan.vllm
     if made is None or made.kv_tokens is None or engine is None or made.kv_tokens >= made.kv_length:
         return
@@ -200,7 +200,7 @@ def require_host_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def require_disk(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require disk space for the policy, its checkpoints, including the one being written, and hidden tests."""
+    """Require disk space for the policy, hidden tests and checkpoints, including the one that is being written."""
     has, needs = plan.machine.disk_gib, plan.disk_gib
     if needs > has:
         parts = f"{plan.max_checkpoints} checkpoints of {sized(plan.checkpoint_gib)}"
@@ -214,7 +214,7 @@ def require_disk(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def require_vllm(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require vLLM if the recipe uses it, as one entry for all uses."""
+    """Require vLLM if the recipe uses it. All uses are reported as one missing requirement."""
     asking = {"grpo.vllm": plan.recipe.grpo.vllm, "evaluation.writer": plan.recipe.evaluation.writer == VLLM}
     if "vllm" not in plan.machine.packages:
         fields = [field for field, asks in asking.items() if asks]
@@ -227,3 +227,4 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     require_model_files, require_cold_start_memory, require_vllm_server, require_gpus, require_gpu_memory,
     require_vllm_cache, require_host_memory, require_disk,
 )  # fmt: skip
+"""The checks of this module, in the order in which their results are reported."""

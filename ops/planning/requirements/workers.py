@@ -1,4 +1,4 @@
-"""Requirements of calls to the workers: keys, models, prices, a sandbox, a budget."""
+"""The requirements of calls to the workers: keys, models, prices, a sandbox and a budget."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ops.workers.providers import price_of
 from ops.workers.unsent import unsent
 
 NOTICE_PERIOD = timedelta(days=60)
-"""How long in advance a plan reports a model's retirement or a new price."""
+"""How long in advance a plan reports the retirement of a model or a new price."""
 
 
 def require_stores(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require the ledger, the cache and the registry where they held something."""
+    """Require that the ledger, the cache and the registry still exist if they held something before."""
     if plan.recipe.asks_workers and plan.recipe.replay is None:
         for error in missing_parts(plan.setup.workspace):
             yield MissingRequirement(error.file, error.problem, error.remedy)
@@ -76,7 +76,7 @@ def require_models(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def require_prices(plan: RecipePlan) -> Iterator[MissingRequirement]:
-    """Require a price for every worker; report announced price changes."""
+    """Require a price for every worker, and report announced changes of prices."""
     yield from _find_unpriced(plan)
     if not plan.recipe.asks_workers:
         return
@@ -134,7 +134,7 @@ def require_budget(plan: RecipePlan) -> Iterator[MissingRequirement]:
     cost, budget = add_costs(plan.stages).usd, plan.recipe.budget
     most = max(plan.stages, key=lambda stage: stage.usd.low)
     if not cost.high:
-        return  # all answers are stored
+        return  # no call is left to pay for, because all answers are stored
     run_usd = budget.run_usd - plan.spent_usd
     spent = f", of which {usd(plan.spent_usd)} are spent," if plan.spent_usd else ""
     ends = f"{usd(cost.low)} to {usd(cost.high)}"
@@ -158,6 +158,7 @@ def require_budget(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 def _find_unpriced(plan: RecipePlan) -> Iterator[MissingRequirement]:
+    """Yield an entry for each worker that has no price."""
     config, pools = plan.setup.workspace.config, plan.setup.every_pool
     for worker, file in ((worker, pool_file(config, name)) for name, pool in pools.items() for worker in pool.workers):
         try:
@@ -177,3 +178,4 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     require_sandbox,
     require_budget,
 )
+"""The checks of this module, in the order in which their results are reported."""

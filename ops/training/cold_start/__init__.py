@@ -1,4 +1,5 @@
-"""Supervised fine-tuning (SFT) before GRPO: examples, the base policy, and the check that GRPO may start from it.
+"""Supervised fine-tuning (SFT) before GRPO: the examples, the base policy, and the check that GRPO may start from it.
 
-What belongs here: the choice of workflows to try and teach, tokenizer and weights of a new policy. Not here: rewards.
+This package chooses the workflows that are tried and taught, and makes the tokenizer and weights of a new policy.
+Rewards are in `ops.training.rewards`.
 """

@@ -1,6 +1,7 @@
-"""The base policy: a pretrained model as it is, a small one taught the grammar by supervision, or an untrained policy.
+"""Make the base policy: a pretrained model as it is, a model that supervision taught the grammar, or an untrained
+policy.
 
-`make_base_policy` keys its folder by all inputs, so an existing policy is reused.
+The name of its folder depends on all inputs, so `make_base_policy` reuses an existing policy.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import assign_ordinals
 
 Progress = Callable[[int, int, str], None]
+"""A callback that receives the number of a step, the number of steps, and a note."""
 TOKENIZER_EXAMPLES = 4000
+"""The number of SFT examples with which an untrained policy's tokenizer is trained."""
 _RECORD_FILES = (RECORD, f"{RECORD}*")
-"""Files of a base policy that are written again when it is validated again; the record has a digest of its own."""
+"""The files of a base policy that are written again when it is validated again. The record has a digest of its own."""
 _SETTINGS_WITHOUT_EFFECT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}
-"""Settings that change no policy: memory, and the required share of valid workflows."""
+"""Settings that do not change the policy: those of memory, and the required share of valid workflows."""
 
 
 def base_policy_folder(setup: Setup) -> Path:
-    """Return the folder of the base policy of these inputs; the folder need not exist.
+    """Return the folder of the base policy that belongs to these inputs. The folder need not exist.
 
     Raises `DataError` if the training mix is needed and missing.
     """
@@ -50,12 +53,15 @@ def base_policy_folder(setup: Setup) -> Path:
 
 
 def base_policy_inputs(setup: Setup) -> Key:
-    """Return the key of the base policy: everything that decides it, except for the code of the cold start (as for a
-    training run, `run.plan`). Raises the error of `base_policy_folder`."""
+    """Return the key of the base policy, which holds everything that decides it except for the code of the cold start.
+
+    The code is left out for the same reason as in a training run's key (`run.training_run.run_inputs`). Raises
+    `DataError` if the training mix is needed and missing.
+    """
     recipe = setup.recipe
     mix = setup.workspace.data / "training_mix.jsonl"
     settings = recipe.model_dump(include={"policy", "prompting", "generation", "replay"})
-    # A new price does not make a new policy, which keeps the cards of its training.
+    # A changed price does not make a new policy, because the policy keeps the worker cards of its training.
     cards = [card.model_dump(exclude={"cost_usd"}) for card in _load_cards(setup)]
     key = {
         "seed": str(recipe.seed),
@@ -69,7 +75,7 @@ def base_policy_inputs(setup: Setup) -> Key:
 
 
 def _offered_names(setup: Setup) -> list[str]:
-    """Return the names of the workers in the order of their ordinals; a static workflow names its workers itself."""
+    """Return the names of the workers in the order of their ordinals. A static workflow names its workers itself."""
     names = [worker.name for worker in assign_ordinals(setup.pool, _offer_seed(setup.recipe))]
     return sorted(names) if isinstance(setup.recipe.policy, StaticPolicy) else names
 
@@ -82,9 +88,8 @@ def _hash_mix(mix: Path) -> str:
 
 
 def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:
-    """Return the settings that change a cold start, and the settings
-    of later stages on which its SFT examples depend.
-    """
+    """Return the settings that change a cold start, with those settings of later stages on which its SFT examples
+    depend."""
     settings = recipe.cold_start
     if settings is None:
         return None
@@ -112,10 +117,11 @@ def make_base_policy(
     client: Client,
     on_progress: Progress | None = None,
 ) -> Path:
-    """Return the folder of the base policy, made now unless it exists. `on_progress(step, steps, note)`.
+    """Return the folder of the base policy, which is made now unless it exists.
 
-    `client` calls the workers if the cold start explores workflows. A damaged policy is renamed, and made again. Raises
-    `DataError` if the mix or the responses are missing, `DiskFull`, and the client's `OverBudget` and `ConfigError`.
+    `client` calls the workers if the cold start tries workflows. `on_progress(step, steps, note)` is called while it is
+    made. A damaged policy is renamed and made again. Raises `DataError` if the mix or the responses are missing,
+    `DiskFull`, and the client's `OverBudget` and `ConfigError`.
     """
     folder = base_policy_folder(setup)
     if is_intact_policy(folder):
@@ -129,7 +135,8 @@ def make_base_policy(
 
 
 def is_intact_policy(folder: Path) -> bool:
-    """Return whether the base policy in `folder` exists; one that is damaged is renamed, and does not exist then."""
+    """Return True if the folder has an undamaged base policy. A damaged one is renamed, so that it does not exist
+    afterwards."""
     try:
         check_policy(folder)
         if not (folder / CARD_FILE).is_file():
@@ -139,7 +146,7 @@ def is_intact_policy(folder: Path) -> bool:
         if not folder.exists():
             return False
         if not isinstance(error, DamagedFile) and Path(error.file) != folder / RECORD:
-            raise  # it cannot be read now
+            raise  # the policy may be undamaged but cannot be read at present
         set_aside(folder, error, "The policy is made again.")
         return False
     return True
@@ -200,7 +207,7 @@ def _train_cold_start(
         examples = [example for example in examples if fits(example["prompt"])]
     precision = model.dtype
     if settings.lora is None:
-        model.float()  # small steps vanish in bfloat16 weights; low-rank updates are in float32 in any case
+        model.float()  # small updates are lost in bfloat16 weights; low-rank updates are in float32 in any case
     began = time.perf_counter()
     fitted = fine_tune(
         model, tokenizer, examples, settings, recipe.seed, on_progress,
@@ -229,7 +236,7 @@ def _train_cold_start(
 
 
 def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Progress | None) -> None:
-    """Validate a policy that was not validated, or with other sampling settings than GRPO's."""
+    """Validate a policy that was not validated before, or with other sampling settings than those of GRPO."""
     recipe, record = setup.recipe, ColdStartRecord.read(folder)
     if record is None or (record.validation is not None and record.validation.drawn == sampling_settings(recipe)):
         return
@@ -245,4 +252,5 @@ def _validate_again(setup: Setup, folder: Path, client: Client, on_progress: Pro
 
 
 def _peak_memory_gib() -> float:
+    """Return the peak memory of this process in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -1,4 +1,4 @@
-"""The cold start's SFT examples: prompts of the mix with a sampled workflow each, recursive rounds included."""
+"""The SFT examples of the cold start: prompts of the training mix, each with a sampled workflow."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from ops.workflow.team import Team
 
 
 class SftExample(TypedDict):
-    """One (prompt, workflow) pair in TRL's conversational form."""
+    """A prompt and the workflow to be learnt, as messages in TRL's conversational form."""
 
     prompt: list[Message]
+    """The messages of the prompt."""
     completion: list[Message]
+    """The message with the workflow."""
 
 
 async def sample_examples(
@@ -37,12 +39,12 @@ async def sample_examples(
     excluded_keys: Collection[str] = (),
     teacher_workflows: Mapping[str, Sequence[Workflow]] = MappingProxyType({}),
 ) -> list[SftExample]:
-    """Return `count` pairs for the problems of the mix except the keys `excluded_keys`, deterministic in the recipe's
-    seed.
+    """Return `count` examples for the problems of the training mix, without the problems in `excluded_keys`.
 
-    `teacher_workflows`: key → workflows of a teacher, which come before those that are tried here.
-    `settings.recursive_share` of the pairs are recursive rounds, `settings.parts_share` of the others offer a subset of
-    the team. Raises `DataError` if the mix or the responses are missing, `OverBudget` and `ConfigError`.
+    The same seed gives the same examples. `teacher_workflows` maps a problem's key to workflows of a teacher, which are
+    preferred to those that are tried here. The share `settings.recursive_share` of the examples are recursive rounds.
+    Of the others, the share `settings.parts_share` offer a subset of the team. Raises `DataError` if the mix or the
+    responses are missing, `OverBudget` and `ConfigError`.
     """
     workspace = setup.workspace
     mix = read_problems(workspace.data / "training_mix.jsonl")

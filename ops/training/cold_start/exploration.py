@@ -1,7 +1,7 @@
-"""Try workflows on problems that no worker solves alone, before training.
+"""Try workflows before training, on problems that no worker solves alone.
 
 GRPO learns only from groups in which some rollout succeeds. A policy without examples of successful combinations rarely
-generates one, and a policy with accidental successes among its examples learns chance.
+generates one. If its examples include accidental successes, it learns to rely on chance.
 """
 
 from __future__ import annotations
@@ -20,39 +20,40 @@ from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
 
 WORKFLOWS_IN_FLIGHT = 256
-"""Number of workflows in flight."""
+"""The number of workflows that are executed at the same time."""
 VARIATION_SHARE = 0.4
-"""Share of the second round's workflows that are variations of what works best."""
+"""The share (0-1) of the second round's workflows that are variations of the most successful ones."""
 MIN_TRUSTED_RELIABILITY = 0.8
-"""Reliability on a subject from which a workflow is an example for problems on which it was not tried."""
+"""The reliability on a subject from which a workflow becomes an example for problems on which it was not tried."""
 
 Progress = Callable[[int, int], None]
+"""A callback that receives the number of tried workflows and the number of all."""
 Pairs = Sequence[tuple[Problem, Workflow]]
+"""Problems, each with a workflow that is tried on it."""
 Subject = tuple[str, str]
-"""Domain and subject."""
+"""A domain and a subject in it."""
 
 
 class WorkflowTally:
-    """Successes and tries of each workflow on each subject."""
+    """Counts the successes and tries of each workflow on each subject."""
 
     def __init__(self) -> None:
         self._tries: dict[Subject, Counter[Workflow]] = defaultdict(Counter)
         self._wins: dict[Subject, Counter[Workflow]] = defaultdict(Counter)
 
     def record(self, subject: Subject, workflow: Workflow, right: bool) -> None:
-        """Record one try."""
+        """Record one try of a workflow, which was right or not."""
         self._tries[subject][workflow] += 1
         self._wins[subject][workflow] += right
 
     def reliability(self, subject: Subject, workflow: Workflow) -> float:
-        """The expected share of right answers, in (0, 1); ½ without any try."""
+        """Return the expected share of right answers, in (0, 1). It is ½ without any try."""
         return (self._wins[subject][workflow] + 1) / (self._tries[subject][workflow] + 2)
 
     def draw_promising(self, subject: Subject, random: Random) -> Workflow | None:
-        """Draw a successful workflow for the subject by Thompson
-        sampling, which prefers reliable and rarely tried ones.
+        """Draw a workflow that succeeded on the subject, or return None if none did.
 
-        None if no workflow succeeded.
+        Thompson sampling prefers reliable and rarely tried workflows.
         """
         drawn = {
             workflow: random.betavariate(wins + 1, self._tries[subject][workflow] - wins + 1)
@@ -62,7 +63,8 @@ class WorkflowTally:
         return max(drawn, key=drawn.__getitem__) if drawn else None
 
     def rank_successful(self, subject: Subject) -> list[Workflow]:
-        """Return the successful workflows for the subject, the most reliable first; ties go to the shorter workflow."""
+        """Return the workflows that succeeded on the subject, the most reliable first. Of equally reliable ones, the
+        shorter comes first."""
         right = [workflow for workflow, wins in self._wins[subject].items() if wins]
         return sorted(right, key=lambda workflow: (-self.reliability(subject, workflow), len(workflow.steps)))
 
@@ -71,7 +73,8 @@ class Exploration(NamedTuple):
     """The results of the tried workflows."""
 
     workflows: dict[str, list[Workflow]]
-    """Key → workflows for SFT examples, most reliable first, for the problems that no worker reliably solves alone."""
+    """The workflows for SFT examples by problem key, the most reliable first. They exist for problems that no worker
+    reliably solves alone."""
     rounds: list[FirstRound]
     """Every workflow that gave an answer, in the order of the tries."""
 
@@ -83,13 +86,16 @@ async def explore_workflows(
     team: Team,
     on_progress: Progress | None = None,
 ) -> Exploration:
-    """Try workflows on the problems that no worker reliably solves alone.
+    """Try workflows on the problems that no worker reliably solves alone, in two passes of `attempts` workflows per
+    problem.
 
-    First `attempts` workflows per problem: on each subject every pair of workers in a chain once, then random ones.
-    Then the same number of those with most successes on the subject, unchanged or (from any subject of the domain) with
-    a step added, changed or removed. An example's workflow answered the problem, or nearly always answers its subject;
-    with choices, a success must be more frequent than guessing explains. Raises `OverBudget` and `ConfigError`; answers
-    so far are in the response cache.
+    In the first pass, every ordered pair of workers is tried once on each subject as a chain, and then random
+    workflows. In the second pass, the workflows with most successes on the subject are tried again, unchanged or with a
+    step added, changed or removed. A workflow to be changed may come from any subject of the domain.
+
+    A workflow becomes an example of a problem if it answered the problem, or if it nearly always answers the problem's
+    subject. For multiple-choice questions, it must succeed more often than by guessing. Raises `OverBudget` and
+    `ConfigError`; the answers that were received are in the response cache.
     """
     hard = [problem for problem in problems if not sampler.is_solved_alone(problem)]
     total, random, tally = 2 * attempts * len(hard), Random(attempts), WorkflowTally()
@@ -136,17 +142,19 @@ async def explore_workflows(
 
 
 def _worker_chains(team: Team, random: Random) -> Iterator[Workflow]:
-    """Return every ordered pair of workers in random order; the second reads the first one's response."""
+    """Return every ordered pair of workers as a workflow, in random order. The second worker reads the first one's
+    response."""
     pairs = list(product(range(len(team.workers)), repeat=2)) if team.prompting.max_steps > 1 else []
     random.shuffle(pairs)
     return (Workflow((Step(first, SOLVE_SUBTASK), Step(second, SOLVE_SUBTASK, "all"))) for first, second in pairs)
 
 
 def _select_workflows(problem: Problem, tally: WorkflowTally, right: Iterable[Workflow]) -> Iterator[Workflow]:
+    """Yield the workflows that may be examples of a problem, given those that answered it (`right`)."""
     subject, answered = _subject_of(problem), set(right)
     ranked = tally.rank_successful(subject)
     by_chance = 1 / len(problem.choices) if problem.choices else 0.0
-    least = min(2 * by_chance, (1 + by_chance) / 2)  # twice chance, if possible
+    least = min(2 * by_chance, (1 + by_chance) / 2)  # twice the probability of a guess, if that is possible
     known = (workflow for workflow in ranked if workflow in answered)
     trusted = (workflow for workflow in ranked if workflow not in answered)
     for workflow in chain(known, trusted):

@@ -1,6 +1,7 @@
-"""The cold start's recursive rounds: a problem, a tried workflow, its answer, and the right continuation.
+"""Recursive rounds for the cold start: a problem, a tried workflow with its answer, and the right continuation.
 
-GRPO reinforces only sampled behaviour: a policy without such examples never keeps an answer, so GRPO cannot teach it.
+GRPO reinforces only behaviour that the policy samples. A policy without such examples never keeps an answer, so GRPO
+could not teach it to do so.
 """
 
 from __future__ import annotations
@@ -16,24 +17,26 @@ from ops.training.cold_start.sampling import WorkflowSampler
 from ops.workflow.grammar import Workflow
 
 KEEP_ANSWER = Workflow(())
-"""Three empty lists."""
+"""The workflow of three empty lists, by which a recursive round keeps the previous answer."""
 MAX_DRAWS = 8
-"""Maximum number of draws for a workflow that differs from the tried one."""
+"""The maximum number of draws for a workflow that differs from the tried one."""
 
 
 class FirstRound(NamedTuple):
     """A workflow that was executed for a problem, and its final response."""
 
     problem_key: str
-    """The problem's key."""
+    """The key of the problem."""
     workflow: Workflow
+    """The executed workflow."""
     answer: str
+    """The final response."""
     is_right: bool
+    """True if the final response is right."""
 
 
 def solo_rounds(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Iterator[FirstRound]:
-    """Return the precached answers of the offered workers as workflows of one plain step; blank responses are
-    omitted."""
+    """Yield the precached answers of the offered workers as workflows of one plain step, without blank responses."""
     ordinals = {name: ordinal for ordinal, name in enumerate(offered)}
     for row in responses:
         if row.status == "ok" and not row.response.is_blank and row.worker in ordinals:
@@ -44,10 +47,11 @@ def solo_rounds(responses: Iterable[ResponseRow], offered: Sequence[str]) -> Ite
 def sample_second_rounds(
     problems: Mapping[str, Problem], rounds: Iterable[FirstRound], sampler: WorkflowSampler, seed: int
 ) -> Iterator[tuple[Problem, FirstRound, Workflow]]:
-    """Give first rounds in random order, each with its continuation, without end; nothing if there are none.
+    """Yield problems in random order without end, each with a first round and its right continuation.
 
-    A correct answer is kept; after a wrong one another workflow is drawn. If both exist, they are equally frequent, and
-    so are the problems of each kind. `problems`: by key.
+    A right answer is kept. After a wrong answer, another workflow is drawn. If both kinds exist, they are equally
+    frequent, and so are the problems of each kind. `problems` holds the problems by key. Nothing is yielded if `rounds`
+    is empty.
     """
     random = Random(f"{seed} rounds")
     tried: dict[bool, dict[str, list[FirstRound]]] = {}
@@ -62,5 +66,6 @@ def sample_second_rounds(
 
 
 def _draw_another(workflow: Workflow, problem: Problem, sampler: WorkflowSampler) -> Workflow:
+    """Return a workflow for the problem that differs from the given one, a variation of it if no other is drawn."""
     drawn = (sampler.sample_workflow(problem) for _ in range(MAX_DRAWS))
     return next((each for each in drawn if each != workflow), None) or sampler.vary_workflow(workflow, problem)

@@ -1,4 +1,5 @@
-"""Sample workflows for the cold start: random in shape, guided by the precached responses."""
+"""Sample workflows for the cold start, whose shape is random and whose workers are guided by the precached
+responses."""
 
 from __future__ import annotations
 
@@ -16,39 +17,50 @@ from ops.core.settings_files import read_yaml
 from ops.workflow.grammar import SOLVE_SUBTASK, Access, AccessMode, Step, Workflow
 
 STEPS_AFTER_SUCCESS = (0.65, 0.25, 0.07, 0.03)
-"""Probabilities of 1, 2, 3 and 4 steps if a single worker is known to succeed."""
+"""The probabilities of 1, 2, 3 and 4 steps if a worker is known to solve the problem alone."""
 STEPS_WITHOUT_SUCCESS = (0.2, 0.4, 0.3, 0.1)
+"""The probabilities of 1, 2, 3 and 4 steps otherwise."""
 ACCESS_PROBABILITY = 0.85
-"""Probability that a later step reads the earlier ones."""
+"""The probability that a later step reads earlier ones."""
 PARTIAL_ACCESS_PROBABILITY = 0.5
-"""Probability that it reads only some of them, if access is fine-grained and there are several."""
+"""The probability that it reads only some of them, if access is fine-grained and there are several."""
 MIN_RELIABLE_ACCURACY = 0.9
-"""Accuracy on a subject from which a worker counts as reliable, so that no further workflow is sought."""
+"""The accuracy on a subject from which a worker counts as reliable, so that no further workflow is sought."""
 REPEAT_PROBABILITY = 0.3
-"""Probability that an added step repeats the next one, as a second attempt or check."""
+"""The probability that an added step repeats the next one, as a second attempt or check."""
 MAX_EXPLORED = 3
-"""Tried workflows per problem in the examples: the most reliable of those whose workers are offered."""
+"""The number of tried workflows per problem among which examples are drawn: the most reliable ones whose workers are
+all offered."""
 _MIN_WEIGHT, _WEIGHT_MENTIONED_HERE, _WEIGHT_MENTIONED_ELSEWHERE, _WEIGHT_PLAIN = 0.01, 1.0, 1.0, 0.6
 
 
 class Subtask(NamedTuple):
+    """A subtask that a cold-start workflow may give to a worker."""
+
     text: str
+    """The instruction to the worker."""
     topic: str
+    """A word by which a response shows that the worker deals with the subtask's topic."""
 
 
 class PrecachedResponse(NamedTuple):
     """The fields of a precached response that the sampler needs."""
 
     worker: str
+    """The name of the worker."""
     problem_key: str
-    """The problem's key."""
+    """The key of the problem."""
     subject: str
+    """The subject of the problem."""
     text: str
+    """The text of the response."""
     correct: bool
+    """True if the answer is right."""
 
 
 def load_subtasks(file: Path) -> tuple[Subtask, ...]:
-    """The subtasks that a cold-start workflow may use. Raises `ConfigError`."""
+    """Return the subtasks that a cold-start workflow may use. Raises `ConfigError` if the file cannot be read as
+    such."""
     try:
         rows = read_yaml(file)
         return tuple(Subtask(str(row["say"]), str(row["about"]).lower()) for row in rows)
@@ -57,7 +69,7 @@ def load_subtasks(file: Path) -> tuple[Subtask, ...]:
 
 
 class WorkflowSampler:
-    """Samples workflows for problems of the mix, deterministic in its seed."""
+    """Samples workflows for problems of the training mix. The same seed gives the same workflows."""
 
     def __init__(
         self,
@@ -91,7 +103,7 @@ class WorkflowSampler:
         self._mention_shares = self._measure_mentions()
 
     def _measure_mentions(self) -> Mapping[tuple[str, str], float]:
-        """Return (worker, subtask) → share of the worker's responses that mention the subtask's topic."""
+        """Return the share (0-1) of a worker's responses that mention a subtask's topic, by (worker, subtask)."""
         totals: dict[str, int] = {}
         spoken: dict[tuple[str, str], float] = {}
         for (worker, _), text in self._texts.items():
@@ -102,29 +114,30 @@ class WorkflowSampler:
         return {key: count / totals[key[0]] for key, count in spoken.items()}
 
     def is_solved_alone(self, problem: Problem) -> bool:
-        """Return whether a worker that is nearly always right on the subject answered the problem alone."""
+        """Return True if a worker that is nearly always right on the subject answered the problem alone."""
         return any(trust >= MIN_RELIABLE_ACCURACY for _, trust in self._succeeded.get(problem.key, []))
 
     def is_likely_guessing(self, worker: str, problem: Problem) -> bool:
-        """Return whether the worker seems to guess: on the subject, it is right hardly more often than chance."""
+        """Return True if the worker is right on the subject hardly more often than by guessing."""
         accuracy = self._accuracy.get((worker, problem.subject), 0.0)
         return bool(problem.choices) and 0.0 < accuracy < 2 / len(problem.choices)
 
     def add_explored(self, explored: Mapping[str, Sequence[Workflow]]) -> None:
-        """Add tried and successful workflows by problem key, most reliable first."""
+        """Add tried and successful workflows by problem key, the most reliable first."""
         self._explored = explored
 
     def sample_endlessly(self, problems: Sequence[Problem]) -> Iterator[tuple[Problem, Workflow]]:
-        """Give problems in random order, each with a sampled workflow, without end."""
+        """Yield problems in random order without end, each with a sampled workflow."""
         while True:
             problem = self._random.choice(problems)
             yield problem, self.sample_workflow(problem)
 
     def sample_workflow(self, problem: Problem, ordinals: Collection[int] | None = None) -> Workflow:
-        """Sample one workflow.
+        """Return a sampled workflow for a problem.
 
-        With probability `success_share` a known success, or one whose last worker succeeded alone (less often if
-        guessing explains the success); else a random one. `ordinals`: the offered ordinals; None: all.
+        With probability `success_share` it is one that is known to succeed, or one whose last worker succeeded alone.
+        The latter is less frequent if guessing explains the worker's success. Otherwise the workflow is random.
+        `ordinals` holds the offered ordinals, and None stands for all workers.
         """
         offered = [name for name, ordinal in self._ordinals.items() if ordinals is None or ordinal in ordinals]
         explored = self._explored_for(problem, ordinals)
@@ -151,6 +164,7 @@ class WorkflowSampler:
         return Workflow(tuple(steps))
 
     def _explored_for(self, problem: Problem, part: Collection[int] | None) -> Sequence[Workflow]:
+        """Return the most reliable tried workflows of a problem whose workers are all offered."""
         tried = self._explored.get(problem.key, ())
         there = (each for each in tried if part is None or all(step.worker in part for step in each.steps))
         return list(islice(there, MAX_EXPLORED))
@@ -176,12 +190,13 @@ class WorkflowSampler:
         return Workflow(tuple(steps))
 
     def _sample_access(self, index: int) -> Access:
-        """Return the access of a step that reads earlier ones: all, or some of several."""
+        """Return the access of a step that reads earlier ones: all of them, or some if there are several."""
         if not self._fine_grained or index < 2 or self._random.random() >= PARTIAL_ACCESS_PROBABILITY:
             return "all"
         return tuple(sorted(self._random.sample(range(index), self._random.randrange(1, index))))
 
     def _sample_subtask(self, worker: str, problem: Problem) -> str:
+        """Return a subtask for a worker. One whose topic the worker's responses mention is drawn more often."""
         here = self._texts.get((worker, problem.key), "")
         weights = [_WEIGHT_PLAIN]
         for subtask in self._subtasks:
@@ -193,8 +208,9 @@ class WorkflowSampler:
 
 
 def _shift_access(step: Step, at: int, by: int) -> Step:
-    """Return a step after another step was inserted at `at` (`by` 1)
-    or removed there (-1); it sees the same other steps.
+    """Return a step after another step was inserted at the place `at` (`by` is 1) or removed there (`by` is -1).
+
+    The step sees the same other steps as before.
     """
     if not isinstance(step.access, tuple):
         return step

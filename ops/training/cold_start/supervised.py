@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on (prompt, workflow) pairs with TRL."""
+"""Supervised fine-tuning with TRL, on pairs of a prompt and a workflow."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from ops.training.run.allocator import reuse_freed_memory
 from ops.workflow.controls import escape_messages
 
 BUCKET_BATCHES = 16
-"""Number of batches among which examples are sorted by length."""
+"""The number of batches among which examples are sorted by length."""
 
 
 class FineTuningResult(NamedTuple):
-    """Facts of a finished fine-tuning."""
+    """The losses and the number of tokens of a finished fine-tuning."""
 
     losses: list[float]
-    """Loss in nats per token, every ten steps."""
+    """The loss every ten steps, in nats per token."""
     tokens: int
-    """Tokens of all examples, prompts included."""
+    """Tokens of all examples, including prompts."""
 
 
 def build_scratch_model(
     settings: ScratchPolicy, examples: Sequence[SftExample], seed: int
 ) -> tuple[Qwen2ForCausalLM, PreTrainedTokenizerBase]:
-    """Make an untrained Qwen2-architecture model and a tokenizer trained on the examples."""
+    """Return an untrained model of Qwen2's architecture, and a tokenizer that is trained on the examples."""
     texts = [message["content"] for e in examples for message in (*e["prompt"], *e["completion"])]
     tokenizer = train_tokenizer(texts, settings.vocabulary)
     set_seed(seed)
@@ -55,7 +55,7 @@ def build_scratch_model(
         num_key_value_heads=settings.heads,
         max_position_embeddings=settings.max_tokens,
         tie_word_embeddings=True,
-        # The default, 0.02, is meant for wide models; a narrow model would start too close to zero to learn quickly.
+        # The default, 0.02, is meant for wide models. A narrow model would start too close to zero to learn quickly.
         initializer_range=settings.hidden**-0.5,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
@@ -65,9 +65,10 @@ def build_scratch_model(
 
 
 def bucket_by_length(examples: Sequence[SftExample], batch: int, seed: int) -> list[SftExample]:
-    """Return the examples in batches of similar length, with the batches in random order: less padding, no trend.
+    """Return the examples in batches of similar length, with the batches in random order.
 
-    (Trainer's own `group_by_length` repeatedly goes from long to short, which learns worse.)
+    Similar lengths need little padding, and the random order avoids a trend. The setting `group_by_length` of the
+    library's own trainer goes from long to short again and again, with which the policy learns worse.
     """
     random, batches = Random(seed), []
     for start in range(0, len(examples), BUCKET_BATCHES * batch):
@@ -100,8 +101,9 @@ def fine_tune(
 ) -> FineTuningResult:
     """Train `model` on the completions only: all of its weights, or low-rank updates that are merged into them.
 
-    A control token of the chat template that occurs in an example's text is learnt as plain text. `autocast`: compute
-    in bfloat16. `checkpointing`: keep only the input of each block, and recompute the rest.
+    If a control token of the chat template occurs in an example's text, it is learnt as plain text. With `autocast`,
+    the model computes in bfloat16. With `checkpointing`, only the input of each block is kept and the rest is
+    recomputed.
     """
     micro_batch = settings.micro_batch or settings.batch
     rows = [_escape_example(tokenizer, example) for example in bucket_by_length(examples, settings.batch, seed)]
@@ -140,7 +142,7 @@ def fine_tune(
         trainer.remove_callback(PrinterCallback)
         with reuse_freed_memory():
             trainer.train()
-    # Without accelerate's autocast around its `forward`.
+    # This removes accelerate's autocast around the model's `forward`.
     trained = trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
     if settings.lora is not None:
         trained.merge_and_unload()  # into `model`

@@ -1,4 +1,4 @@
-"""Workflows that an untrained policy writes for the training mix, as SFT examples: rejection sampling."""
+"""SFT examples by rejection sampling: workflows of an untrained policy (the teacher) that answered right."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from ops.workflow.team import Team
 
 
 class TeacherWorkflows(NamedTuple):
-    """The teacher's workflows that answered right."""
+    """The teacher's workflows that answered right, and what they cost."""
 
     workflows: Mapping[str, Sequence[Workflow]]
-    """Key of a problem → its workflows, each once, the cheapest first."""
+    """The different workflows of each problem by its key, the cheapest first."""
     tried: int = 0
-    """Workflows that the teacher was asked for."""
+    """The number of workflows that the teacher was asked for."""
     right: int = 0
+    """The number of workflows that answered right."""
     usd: float = 0.0
-    """What all of them cost, writing included; calls from the cache at what they once cost."""
+    """USD of all workflows, including writing them. Calls from the cache count at what they cost when they were first
+    made."""
 
 
 NO_TEACHER_WORKFLOWS = TeacherWorkflows({})
+"""The result without a teacher."""
 
 
 async def collect_teacher_workflows(
@@ -39,12 +42,12 @@ async def collect_teacher_workflows(
     client: Client,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> TeacherWorkflows:
-    """Let the teacher write `teacher.samples` workflows for each problem, execute them, and keep those that answer
+    """Let the teacher write `teacher.samples` workflows for each problem, execute them, and return those that answer
     right.
 
-    The teacher reads the prompt that explains the grammar, whatever style the policy is trained on. A workflow whose
-    workers cannot be reached teaches nothing. Raises `OverBudget` and `ConfigError`; answers so far are in the
-    response cache.
+    The teacher reads the prompt that explains the grammar, even if the policy is trained on prompts of another style. A
+    workflow whose workers cannot be reached is not used. Raises `OverBudget` and `ConfigError`; the answers that were
+    received are in the response cache.
     """
     team = build_teacher_team(setup, card, client)
     own = card.model_copy(update={"untrained": teacher.policy, "prompting": team.prompting})

@@ -1,7 +1,7 @@
-"""The scratch policy's tokenizer.
+"""Train the tokenizer of a policy that is trained from scratch.
 
-Digits are separate tokens, and the fixed parts of the workflow grammar are one token each, so that a two-step workflow
-takes about 25 tokens.
+Digits are separate tokens, and each fixed part of the workflow grammar is one token, so that a two-step workflow takes
+about 25 tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _GRAMMAR = (
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train byte-level BPE on `texts` with at most `vocabulary` tokens; any text round-trips."""
+    """Return a byte-level BPE tokenizer that is trained on `texts` and has at most `vocabulary` tokens.
+
+    Any text can be encoded and decoded without loss.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

@@ -1,7 +1,7 @@
-"""The result of a cold start, and whether GRPO may start: the share of valid workflows on held-out problems.
+"""Measure the share of valid workflows on held-out problems, which decides whether GRPO may start from a policy.
 
-From a policy that rarely generates valid workflows GRPO mostly learns the format, and a group without a valid rollout
-gives no gradient.
+If a policy rarely generates valid workflows, GRPO mostly teaches it the format. A group without a valid rollout gives
+no gradient.
 """
 
 from __future__ import annotations
@@ -25,33 +25,37 @@ from ops.workflow.literals import FormatFailure
 from ops.workflow.team import Team
 
 RECORD_FILE = "cold_start.json"
+"""The file in a policy's folder that holds its `ColdStartRecord`."""
 VALIDATION_BATCH = 32
-"""Number of workflows generated together."""
+"""The number of workflows that are generated together."""
 MAX_SAMPLE = 64
-"""Maximum number of problems for the measurement if none are held out."""
+"""The maximum number of problems on which the share is measured if none are held out."""
 MAX_REASONS = 3
-"""Number of failure reasons in a message."""
+"""The number of reasons for invalid workflows that a message lists."""
 _RUN_AGAIN = "Give `podium run RECIPE` with the policy's recipe, which makes it again"
 
 
 class TooFewValidWorkflows(PodiumError):
-    """Too few completions of the policy are valid workflows for GRPO to start."""
+    """Raised if too few completions of the policy are valid workflows for GRPO to start."""
 
 
 class ValidationResult(Settings):
-    """The number of valid workflows among completions."""
+    """The number of valid workflows among a policy's completions."""
 
     problems: int
+    """The number of problems, each of which has one completion."""
     valid: int
+    """The number of completions that are valid workflows."""
     failures: dict[str, int] = Field(default={})
-    """Failure (`ops.workflow.grammar.FormatFailure`) → completions, most frequent first."""
+    """The number of completions per reason for being invalid (`ops.workflow.grammar.FormatFailure`), the most frequent
+    first."""
 
     drawn: dict[str, Any] = Field(default={})
     """The sampling settings of the completions (`sampling_settings`)."""
 
     @property
     def share(self) -> float:
-        """The share of valid completions, in [0, 1]."""
+        """Return the share of valid completions, in [0, 1]."""
         return self.valid / self.problems
 
     def __str__(self) -> str:
@@ -61,30 +65,34 @@ class ValidationResult(Settings):
 
 
 class ColdStartRecord(Settings):
-    """Record of a cold start; stored beside the policy as `cold_start.json`."""
+    """The record of a cold start, which is stored beside the policy as `cold_start.json`."""
 
     loss: tuple[float, ...]
-    """Loss in nats per token, every ten steps."""
+    """The loss every ten steps, in nats per token."""
     examples: int = 0
+    """The number of SFT examples."""
     left_out: int = 0
-    """Examples of recursive rounds that were omitted, because their prompts leave no room for a completion."""
+    """The number of examples of recursive rounds that were left out, because their prompts leave no room for a
+    completion."""
     tokens: int = 0
-    """Tokens of all examples, prompts included; each is used once."""
+    """Tokens of all examples, including prompts. Each example is used once."""
     seconds: float = 0.0
     """Seconds of training only."""
     peak_gib: float = 0.0
-    """The peak memory of this process until the end of training."""
+    """The peak memory of this process until the end of training, in GiB."""
     teacher_workflows: int = 0
-    """Workflows that the teacher was asked for."""
+    """The number of workflows that the teacher was asked for."""
     teacher_right: int = 0
+    """The number of the teacher's workflows that answered right."""
     teacher_usd: float = 0.0
-    """What they cost, writing included."""
+    """USD of the teacher's workflows, including writing them."""
     validation: ValidationResult | None = None
-    """The result of the validation; None if it was not requested."""
+    """The result of the validation, or None if no validation was requested."""
 
     @classmethod
     def read(cls, policy: Path) -> ColdStartRecord | None:
-        """Read the record of the policy in a folder; None if there was no cold start. Raises `DataError`."""
+        """Return the record of the policy in a folder, or None if there was no cold start. Raises `DataError` if it is
+        damaged."""
         file = policy / RECORD_FILE
         try:
             check_digest(file, _RUN_AGAIN, missing="accepted")
@@ -95,29 +103,33 @@ class ColdStartRecord(Settings):
             raise DataError(file, "", f"is not the record of a cold start ({error})", _RUN_AGAIN) from None
 
     def write(self, policy: Path) -> None:
+        """Store the record in the policy's folder."""
         with replacing_with_digest(policy / RECORD_FILE) as temporary:
             temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
 class ColdStartVerdict(Settings):
-    """Whether GRPO may start from a policy, and why."""
+    """The verdict on a policy that says whether GRPO may start from it, and why."""
 
     passed: bool
+    """True if GRPO may start."""
     said: str
+    """The reason in words."""
     validity: ValidationResult | None = None
+    """The measured share of valid workflows, or None if it was not measured."""
 
 
 def sampling_settings(recipe: Recipe) -> dict[str, Any]:
-    """Return GRPO's sampling settings, on which the share of valid workflows depends."""
+    """Return the sampling settings of GRPO, on which the share of valid workflows depends."""
     grpo = recipe.grpo
     named = {"temperature": grpo.temperature, "max_completion_tokens": grpo.max_completion_tokens}
     return named | recipe.generation.model_dump()
 
 
 def held_out_problems(mix: Path, recipe: Recipe) -> list[Problem]:
-    """Return the problems of the mix that are excluded from the cold start, drawn by the seed; none without validation.
+    """Return the problems of the mix that are left out of the cold start's examples; none without a validation.
 
-    Raises `DataError` if the mix is missing, or if it would be held out completely.
+    They are drawn with the recipe's seed. Raises `DataError` if the mix is missing, or if all of it would be held out.
     """
     settings = recipe.cold_start
     if settings is None or settings.validation is None:
@@ -130,10 +142,10 @@ def held_out_problems(mix: Path, recipe: Recipe) -> list[Problem]:
 
 
 def validation_problems(data: Path, recipe: Recipe) -> list[Problem]:
-    """Return the problems on which the policy's share of valid workflows is measured; empty if no share is required.
+    """Return the problems on which the policy's share of valid workflows is measured, or none if no share is required.
 
-    These are the held-out problems if there are any; otherwise shortlisted problems outside the mix, or else problems
-    of the mix. Raises `DataError` as `held_out_problems`.
+    They are the held-out problems if there are any, otherwise shortlisted problems outside the mix, or else problems of
+    the mix. Raises `DataError` as `held_out_problems` does.
     """
     settings, mix = recipe.cold_start, data / "training_mix.jsonl"
     if settings is None or settings.validation is not None or not settings.least_valid:
@@ -152,9 +164,9 @@ def measure_validity(
     recipe: Recipe,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> ValidationResult:
-    """Write one workflow for each problem and parse it, both with the settings of GRPO; no worker is called.
+    """Generate one workflow for each problem and parse it, both with the settings of GRPO. No worker is called.
 
-    `on_progress(done, all, note)`. Raises `PromptTooLongError`.
+    `on_progress(done, all, note)` is called after each batch. Raises `PromptTooLongError`.
     """
     failures: Counter[str] = Counter()
     for start in range(0, len(problems), VALIDATION_BATCH):
@@ -176,7 +188,7 @@ def measure_validity(
 
 
 def assess_cold_start(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
-    """Judge the policy's stored validation by `settings`, which may require none. Raises `DataError`."""
+    """Judge a policy's stored validation by the thresholds of `settings`, if it has any. Raises `DataError`."""
     if settings is None:
         return ColdStartVerdict(passed=True, said="the recipe has no cold start")
     least = settings.validation.least_valid if settings.validation is not None else settings.least_valid
@@ -185,7 +197,7 @@ def assess_cold_start(policy: Path, settings: ColdStart | None) -> ColdStartVerd
             passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)"
         )
     record = ColdStartRecord.read(policy)
-    if record is None or record.validation is None:  # a policy after GRPO
+    if record is None or record.validation is None:  # the policy has already been trained by GRPO
         return ColdStartVerdict(passed=True, said="nothing was taught here")
     seen = record.validation
     if seen.share >= least:
@@ -196,7 +208,10 @@ def assess_cold_start(policy: Path, settings: ColdStart | None) -> ColdStartVerd
 
 
 def check_cold_start(policy: Path, settings: ColdStart | None) -> None:
-    """Raise `TooFewValidWorkflows`, with the share, the commonest failures and the remedy, if GRPO may not start."""
+    """Raise `TooFewValidWorkflows` if GRPO may not start from the policy.
+
+    The message has the share, the most frequent reasons and the remedy.
+    """
     found = assess_cold_start(policy, settings)
     if not found.passed:
         raise TooFewValidWorkflows(found.said)

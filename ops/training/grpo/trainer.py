@@ -140,8 +140,8 @@ def _choose_trainer(
     plan: RunPlan, problems: dict[str, Problem], team: Team, curve: TrainingCurve, ends: Sequence[int],
     has_room: HasRoom, outage_policy: OutagePolicy, first: FirstStepCheck | None,
 ) -> Callable[..., TimedTrainer]:  # fmt: skip
-    """Return a constructor of the trainer for the plan's stage, to which the arguments that all stages share are given.
-    """
+    """Return a constructor of the trainer for the plan's stage, to which the arguments that all stages share are
+    given."""
     grpo = plan.recipe.grpo
     if plan.recursive is not None:
         rounds = RoundRewards(

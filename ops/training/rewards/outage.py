@@ -144,8 +144,8 @@ def _find_unscorable(rollouts: Sequence[Rollout]) -> list[int]:
 
 
 def _describe_unreachable(rollouts: Sequence[Rollout]) -> str:
-    """Return a text that names the workers that did not answer, with the last error of the one that failed most often.
-    """
+    """Return a text that names the workers that did not answer, with the last error of the one that failed most
+    often."""
     failed = [
         step
         for rollout in rollouts

@@ -79,7 +79,7 @@ class WorkerSamples(NamedTuple):
         """Return the sample index of each rollout at the given places among this process's rows.
 
         `rows` is the number of this process's rows; None means that `places` lists all of them. A problem is used once
-        per epoch, so a rollout's place in its group gives an index that is unique in the epoch. The rows of a group are
+        per epoch, so the epoch and a rollout's place in its group give a unique index. The rows of a group are
         consecutive over all ranks, and may be divided between two ranks.
         """
         here = list(places)
@@ -98,6 +98,7 @@ TOP_PATTERNS = 10
 NO_WAITING = OutagePolicy(max_unscorable=1.0, total_s=0.0)
 """An outage policy that accepts a step even if every worker is unreachable."""
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
+"""A function that TRL calls with a batch of completions and that returns a reward, or None, for each."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The checkpoints in a run's folder: which are complete, and the treatment of full disks.
+"""The checkpoints in a run's folder: which of them are complete and undamaged, and what happens if the disk is full.
 
 This module does not import torch.
 """
@@ -24,20 +24,21 @@ from ops.core.errors import PodiumError, causes
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints in a run's folder."""
 UNFINISHED_FOLDERS = ("policy", "extensions")
-"""Folders of a run that are deletable until it has its result."""
+"""The folders of a run that may be deleted as long as the run has no result."""
 _NAME = re.compile(r"checkpoint-\d+")
 _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _FULL_DISK_MESSAGES = (
     *map(os.strerror, _FULL_DISK_ERRORS), "database or disk is full", "PytorchStreamWriter", "unexpected pos ",
     "basic_ios::clear",
 )  # fmt: skip
-"""Messages about a full disk from writers that raise no `OSError`: safetensors, SQLite, and torch, which gives no
-reason."""
+"""Parts of messages about a full disk from libraries that raise no `OSError`: safetensors, SQLite, and torch, which
+gives no reason."""
 
 
 class DiskFull(PodiumError):
-    """A file of a run could not be written; the message has the folder, the free space and how to continue."""
+    """Raised if a file of a run could not be written; the message has the file, the free space and how to continue."""
 
 
 def checkpoint_step(checkpoint: Path) -> int:
@@ -46,16 +47,17 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def find_last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint; incomplete ones are ignored."""
+    """Return the newest complete checkpoint in a folder of checkpoints, or None. Incomplete ones are ignored."""
     whole = [path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name) and _is_complete(path)]
     return max(whole, key=checkpoint_step, default=None)
 
 
 def find_intact_checkpoint(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint whose files are what was written, among those in a run's folder `folder`.
+    """Return the newest complete checkpoint in a run's folder whose files are as they were written, or None.
 
-    Newer ones are moved out of the checkpoints' folder, with one line each. A checkpoint without digests, whose
-    training was killed while they were computed, is accepted. Every byte is read, at 1 to 2 GB/s.
+    Newer checkpoints, which are damaged, are moved out of the folder of checkpoints, with a log line for each. A
+    checkpoint without digests is accepted, because its training may have been killed while they were computed. Every
+    byte is read, at 1 to 2 GB/s.
     """
     while (checkpoint := find_last_checkpoint(folder / CHECKPOINTS)) is not None:
         try:
@@ -72,22 +74,23 @@ def find_intact_checkpoint(folder: Path) -> Path | None:
 
 
 class CheckpointDigests:
-    """Writes the digests of checkpoints in a thread, while training goes on.
+    """Writes the digests of checkpoints in a thread while training continues.
 
-    SHA-256 reads 1 to 2 GB/s: for a checkpoint of 100 GB that would otherwise add a minute to its save.
+    SHA-256 reads 1 to 2 GB/s, so it would add about a minute to saving a checkpoint of 100 GB.
     """
 
     def __init__(self) -> None:
         self._thread: Thread | None = None
 
     def start_writing(self, checkpoint: Path) -> None:
-        """Write the digests of a checkpoint that is complete."""
+        """Start to write the digests of a complete checkpoint."""
         self.wait()
         self._thread = Thread(target=_write_digests, args=(checkpoint,), name="checkpoint-digests", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until the digests are written: before a checkpoint may be removed, and at the end."""
+        """Wait until the digests are written. It is called before a checkpoint may be removed, and at the end of
+        training."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -96,17 +99,18 @@ class CheckpointDigests:
 def _write_digests(checkpoint: Path) -> None:
     try:
         write_digest(checkpoint)
-    except OSError as error:  # the checkpoint is complete without them
+    except OSError as error:  # a checkpoint is complete without digests
         log.warning("%s: its digests could not be written (%s)", checkpoint, error)
 
 
 def _is_complete(checkpoint: Path) -> bool:
-    """Return whether the checkpoint's last file exists and is
-    complete (`TimedTrainer.save_rng_state` makes it the last).
+    """Return True if the checkpoint's last file exists and is complete.
+
+    `TimedTrainer.save_rng_state` ensures that the file is the last.
     """
     file = checkpoint / "trainer_state.json"
     try:
-        if not file.is_file():  # the device used by tests of full disks is not limited
+        if not file.is_file():  # tests of full disks put a device here, which could be read without end
             return False
         json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -119,7 +123,7 @@ def _is_newer(checkpoint: Path, whole: Path) -> bool:
 
 
 def remove_half_written(folder: Path) -> None:
-    """Remove the partial files that a crash left after the newest complete checkpoint."""
+    """Remove incomplete checkpoints that a crash left after the newest complete one."""
     whole = find_last_checkpoint(folder)
     for checkpoint in folder.glob("checkpoint-*"):
         if not _NAME.fullmatch(checkpoint.name):
@@ -130,9 +134,9 @@ def remove_half_written(folder: Path) -> None:
 
 @contextmanager
 def report_full_disk(folder: Path) -> Iterator[None]:
-    """Turn errors of a full disk into `DiskFull`, after freeing space for a message in the run's log.
+    """Inside the block, turn errors of a full disk into `DiskFull` and remove incomplete checkpoints to free space.
 
-    `folder`: the folder of the run or of the policy.
+    `folder` is the folder of the run or of the policy.
     """
     try:
         yield
@@ -151,9 +155,9 @@ def report_full_disk(folder: Path) -> Iterator[None]:
 
 
 def _find_incomplete_file(folder: Path, error: BaseException) -> Path | str:
-    """Return the incomplete file: the one that an error names, otherwise the newest file that is not complete.
+    """Return the file that could not be written: the one that an error names, or otherwise the newest incomplete file.
 
-    The errors of torch and safetensors name no file, nor does an error of writing to an open file.
+    The errors of torch and safetensors name no file, and neither does an error of writing to an open file.
     """
     for each in causes(error):
         if isinstance(each, sqlite3.Error):
@@ -169,12 +173,13 @@ def _find_incomplete_file(folder: Path, error: BaseException) -> Path | str:
         roots = [*later, *unfinished]
     files = [path for root in roots for path in root.rglob("*") if not path.is_dir()]
     newest = max(files, key=lambda path: path.lstat().st_mtime_ns, default=folder)
-    # The write removes a file that it cannot complete.
+    # safetensors removes a file that it cannot complete, so its name is not among the files.
     tensors = any(type(each).__name__ == "SafetensorError" for each in causes(error))
     return newest.with_name("model.safetensors") if tensors and files else newest
 
 
 def _is_full_disk_error(error: BaseException) -> bool:
+    """Return True if the error or one of its causes says that the disk is full."""
     return any(
         (isinstance(each, OSError) and each.errno in _FULL_DISK_ERRORS)
         or any(words in str(each) for words in _FULL_DISK_MESSAGES)

@@ -1,4 +1,4 @@
-"""Report a failed training in one line if the cause is known.
+"""Say in one line why a training failed, if the cause is known.
 
 This module does not import torch.
 """
@@ -13,23 +13,23 @@ from pathlib import Path
 from ops.config import Grpo
 
 ERROR_PREFIX = "error: "
-"""Prefix of the trainer's line for an expected error."""
+"""The beginning of the line in which the trainer reports an expected error."""
 INVALID_FIRST_STEP = "training stopped in its first step"
-"""Prefix of the error of fine-tuning without valid workflows (`ops.training.rewards.outage`)."""
+"""The beginning of the error message for a first step without valid workflows (`ops.training.rewards.outage`)."""
 _LAST_LINES = 8
 _FULL_BYTES = 2**20
-"""Free space (bytes) below which a trainer may have failed to report a full disk."""
+"""Free space (bytes) below which a failed trainer may have been unable to report that the disk is full."""
 _RANK_EXIT = re.compile(r"^\s*exitcode\s*: -(\d+) \(pid: \d+\)", re.MULTILINE)
-"""Pattern for a rank ended by a signal in the report of torch's elastic launcher."""
+"""The pattern of a rank that a signal ended, in the report of torch's elastic launcher."""
 _CRASH_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 
 
 def explain_exit(status: int, log: Path, began: int, grpo: Grpo) -> str:
-    """Return why training ended with exit status `status` (negative: a signal); `began`: the log's size before it, in
-    bytes.
+    """Return why a training ended with the exit status `status`, which is negative if a signal ended it.
 
-    For a signal that ended the process or one of its ranks: one line with its name, the likely cause, the log and the
-    command that continues. For an error that the trainer names: its line. Otherwise the log's last lines.
+    `began` is the size of the log (bytes) before the training, whose lines come after it. If a signal ended the process
+    or one of its ranks, the text is one line with the signal's name, the likely cause, the log and how to continue. If
+    the trainer reported an expected error, it is the trainer's line. Otherwise it has the last lines of the log.
     """
     printed = log.read_bytes()[began:].decode("utf-8", errors="replace") if log.is_file() else ""
     if (known := [line for line in printed.splitlines() if line.startswith(ERROR_PREFIX)]) and status > 0:
@@ -49,12 +49,14 @@ def explain_exit(status: int, log: Path, began: int, grpo: Grpo) -> str:
 
 
 def _find_rank_signal(printed: str) -> int | None:
-    """Return the signal of the rank that ended first; the launcher then ends the other ranks by SIGTERM."""
+    """Return the number of the signal that ended the first rank, or None. The launcher then ends the other ranks by
+    SIGTERM."""
     numbers = [int(number) for number in _RANK_EXIT.findall(printed)]
     return next((number for number in numbers if number != signal.SIGTERM), numbers[0] if numbers else None)
 
 
 def _describe_signal(number: int, grpo: Grpo) -> str:
+    """Return the likely sender of a signal or the likely cause, in words."""
     if number == signal.SIGKILL:
         return (
             "most likely by the kernel for want of memory (`dmesg` says so): lower grpo.micro_batch "

@@ -1,16 +1,16 @@
-"""The processes of a training: its machines and ranks, their launcher, their end with their parent, quiet libraries.
+"""The processes of a training: machines and ranks, their launcher, their end, and variables that keep libraries quiet.
 
 A run's folder is on a volume that all machines share. Each machine starts accelerate's launcher for its own share of
-`grpo.processes` ranks: the asset starts the first machine's, and `podium train --run FOLDER` those of the others.
-A deployment sets environment variables with this machine's rank.
+`grpo.processes` ranks. The asset starts the launcher of the first machine, and `podium train --run FOLDER` that of
+another machine. A deployment sets environment variables with the rank of each machine.
 
-torch's elastic launcher, which accelerate uses, gives ranks 30 s after a signal and ends at a second one, which Ctrl-C
-at a terminal sends. A rank must be allowed to finish its step, so `main` starts the launcher and passes requests to
-stop on.
+accelerate uses torch's elastic launcher. It ends ranks 30 s after a signal, or at once after a second signal, and
+Ctrl-C at a terminal can send two. A rank must be allowed to finish its step, so `main` starts the launcher and passes
+requests to stop on to the ranks.
 
-Dagster ends a cancelled child, but a killed Dagster ends nothing, and a launcher's ranks may lose their parent.
-Therefore the process that starts a training writes its name into the environment, and every process of the training
-watches it; a rank watches its launcher too. This module does not import torch.
+Dagster ends the process of a cancelled run. If Dagster itself is killed, it ends nothing, and the ranks of a launcher
+may lose their parent. Therefore the process that starts a training writes its name into the environment, and every
+process of the training watches that process; a rank also watches its launcher. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -30,21 +30,26 @@ from ops.core.errors import ConfigError
 from ops.core.processes import name_of
 
 NODES_VARIABLE, RANK_VARIABLE, MAIN_NODE_VARIABLE = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
-"""The number of machines that train together; this machine's number, where 0 writes the results; HOST:PORT of number 0.
-"""
+"""The environment variables with the number of machines that train together, with the rank of this machine, and with
+HOST:PORT of the machine of rank 0. The machine of rank 0 writes the results."""
 
 
 class TrainingNode(NamedTuple):
-    """One of `nodes` machines that train together."""
+    """One of the machines that train together."""
 
     nodes: int = 1
+    """The number of machines that train together."""
     rank: int = 0
+    """The rank of this machine among them, from 0."""
     host: str = ""
+    """The host name or address of the machine of rank 0."""
     port: int = 0
+    """The port at which the machine of rank 0 coordinates the others."""
 
     def launcher_arguments(self, processes: int) -> list[str]:
-        """Return the arguments of accelerate's launcher. Raises
-        `ConfigError` unless each machine has equally many ranks.
+        """Return the arguments of accelerate's launcher on this machine, for `processes` ranks on all machines.
+
+        Raises `ConfigError` if the ranks cannot be divided equally among the machines.
         """
         if self.nodes == 1:
             return ["--num_machines", "1"]
@@ -59,7 +64,10 @@ class TrainingNode(NamedTuple):
 
 
 def read_training_node() -> TrainingNode:
-    """Read the environment variables. Raises `ConfigError`."""
+    """Return this machine's place among those that train together, from the environment variables.
+
+    Raises `ConfigError` if the variables do not identify it.
+    """
     count = os.environ.get(NODES_VARIABLE) or "1"
     if count == "1":
         return TrainingNode()
@@ -79,7 +87,7 @@ def read_training_node() -> TrainingNode:
 
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""Signals that request a stop, any number of times."""
+"""The signals that request a stop. Each may arrive any number of times."""
 
 
 def forward_signal(number: int, *_: Any) -> None:
@@ -90,8 +98,11 @@ def forward_signal(number: int, *_: Any) -> None:
 
 
 def main() -> None:
-    """Run `python -m ops.training.run.processes` with the arguments of `accelerate launch`; end with the ranks."""
-    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # this process handles the other arguments
+    """Start accelerate's launcher with the arguments of this program, and pass stop signals on to its ranks.
+
+    The program is `python -m ops.training.run.processes`. It ends when the ranks have ended.
+    """
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"  # this process handles the other signals
     for number in STOP_SIGNALS:
         signal.signal(number, forward_signal)
     from accelerate.commands.launch import main as launch
@@ -103,24 +114,24 @@ PARENT_VARIABLE = "PODIUM_PARENT"
 """The environment variable with the name of the process that started the training."""
 _POLL_S = 0.5
 _EXIT_STATUS = 143
-"""The exit status after SIGTERM."""
+"""The usual exit status of a process that SIGTERM ended."""
 
 
 def list_watched_processes() -> list[str]:
-    """Return the processes whose end also ends this one: the starting process, and a rank's own launcher.
+    """Return the names of the processes whose end also ends this one: the starting process, and a rank's own launcher.
 
-    A killed launcher (for example by a lack of memory, which its ranks use) does not end its ranks. A trainer that was
-    started by hand has no launcher and may outlive its shell.
+    If a launcher is killed (for example because its ranks use too much memory), its ranks are not ended. A trainer that
+    was started by hand has no launcher and may run longer than its shell.
     """
     launcher = name_of(os.getppid()) if "LOCAL_RANK" in os.environ else ""
     return [name for name in (os.environ.get(PARENT_VARIABLE, ""), launcher) if name]
 
 
 def watch_parents() -> None:
-    """End this process, at once and without clean-up, when a process of `list_watched_processes` has ended.
+    """End this process, immediately and without clean-up, when a process of `list_watched_processes` has ended.
 
-    Checkpoints are written atomically, so only the steps since the last one are lost. Does nothing if no process is to
-    be watched.
+    Checkpoints are written atomically, so only the steps since the last checkpoint are lost. Nothing happens if no
+    process is to be watched.
     """
     names = list_watched_processes()
     if not names:
@@ -148,9 +159,9 @@ _QUIET_VARIABLES = {
 
 
 def silence_libraries() -> None:
-    """Turn off telemetry, progress bars and advice on stderr, where no variable is set.
+    """Turn off telemetry, progress bars and advice on stderr by environment variables that are not set yet.
 
-    Call it before torch or transformers is imported.
+    It must be called before torch or transformers is imported.
     """
     for name, value in _QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)

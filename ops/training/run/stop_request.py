@@ -1,4 +1,4 @@
-"""A request to stop (SIGTERM, SIGINT): the training finishes its step, writes a checkpoint and ends."""
+"""Handle a request to stop (SIGTERM, SIGINT): the training finishes its step, writes a checkpoint and ends."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ _POLL_S = 0.5
 
 
 class TrainingStopped(PodiumError):
-    """Training ended on request; the message has the step and how to continue."""
+    """Raised if a training ended on request; the message has the step and how to continue."""
 
 
 class StopRequest(TrainerCallback):  # type: ignore[misc]
     """Ends the training of all ranks with a checkpoint after the step in which one of them received a request to stop.
 
-    A second request changes nothing: Ctrl-C at a terminal reaches some processes twice.
+    Further requests have no effect, because Ctrl-C at a terminal reaches some processes twice.
     """
 
     def __init__(self) -> None:
         self._name = ""
         self.message = ""
-        """The message once the training has ended for this reason; the same on every rank."""
+        """The message of the error after the training has ended on request. It is the same on every rank, and empty
+        before."""
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Treat signals as requests inside the block; only in the main thread."""
+        """Inside the block, treat the stop signals as requests to stop; only the main thread can do so."""
         before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
         try:
             yield
@@ -47,10 +48,11 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
     def _on_signal(self, number: int, *_: Any) -> None:
         if not self._name:
             self._name = signal.Signals(number).name
-            os.write(1, _NOTICE.format(name=self._name).encode())  # the signal may have interrupted `print`
+            os.write(1, _NOTICE.format(name=self._name).encode())  # `print` fails if the signal interrupted `print`
 
     async def sleep(self, seconds: float) -> None:
-        """Pause in a step that cannot be finished now. Raises `TrainingStopped` on a request."""
+        """Wait for `seconds` seconds during a step that cannot be finished yet. Raises `TrainingStopped` on a request
+        to stop."""
         for _ in range(round(seconds / _POLL_S)):
             if self._name:
                 raise TrainingStopped(

@@ -1,7 +1,8 @@
-"""Track a training run in MLflow: every number of every step, the resolved recipe, sample workflows, checkpoints.
+"""Track a training run in MLflow: all numbers of each step, the resolved recipe, sample workflows and checkpoints.
 
-Training does not depend on MLflow: records that could not be sent are sent later, and a server that never answers is a
-warning. TRL's own reporting is off, since an unreachable server ends a training there; its log values are logged here.
+Training does not depend on MLflow. Records that could not be sent are sent later, and a server that never answers only
+causes a warning. TRL's own reporting is turned off, because it ends a training if the server is unreachable; the values
+that TRL logs are sent from here.
 """
 
 from __future__ import annotations
@@ -33,51 +34,58 @@ if TYPE_CHECKING:
     from mlflow.entities import LoggedModel
 
 EXPERIMENT = "podium-training"
-"""The experiment, unless $MLFLOW_EXPERIMENT_NAME names another."""
+"""The name of the MLflow experiment, unless the environment variable MLFLOW_EXPERIMENT_NAME has another."""
 ABOUT_EXPERIMENT = (
     "GRPO training of Conductors, one run for each stage of a recipe. The tag `model_version` names the version that "
     "was released of it, `release_run` the run of the experiment podium that has its scores."
 )
+"""The description of the experiment in MLflow."""
 RUN_FILE = "mlflow.json"
-"""The file in the run's folder with its MLflow run, which all attempts share."""
+"""The file in a run's folder that names its MLflow run, which all attempts share."""
 _SQLITE = "sqlite:///"
 _RETRY_S = 300.0
-"""Seconds between attempts to reach a server that did not answer: a step waits for it at most 20 s in that time."""
+"""Seconds between two attempts to reach a server that did not answer. Each attempt delays a step by at most 20 s."""
 _RETRY_SETTINGS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 """Limits on MLflow's own retries, which are 7 attempts of 120 s each by default."""
 _PARAMETERS, _PARAMETER_LENGTH = 100, 500
-"""Parameters that MLflow accepts in one call, and the longest value that every version of it accepts."""
+"""The number of parameters that MLflow accepts in one call, and the longest value that every version of it accepts."""
 _MAIN = "0 main"
-"""The first group of charts: MLflow's UI sorts groups by name."""
+"""The name of the most important group of charts. It begins with 0 because MLflow's UI sorts groups by name."""
 _MLFLOW_NAMES = {
     **{name: f"{_MAIN}/{name}" for name in ("reward", "zero_variance_groups", "cost_usd")},
     **{f"share/{name}": f"{_MAIN}/{name}" for name in ("right", "invalid")},
     "calls": "calls/all",
     "seconds": "seconds/all",
 }
-"""Name in the curve → name in MLflow if it differs, because a store of files cannot hold a name that is also a
-folder."""
+"""The names of numbers that are called otherwise in MLflow than in the curve, because a store of files cannot hold a
+name that is also a folder."""
 _STEP_TAG = "step"
-"""Tag of a checkpoint's logged model: the step after which it was saved."""
+"""The tag of a checkpoint's logged model with the step after which the checkpoint was saved."""
 MIX_DATASET = "training_mix"
-"""The data of a training: name of the dataset in MLflow, and tag of a checkpoint with its hash."""
+"""The name of the training mix as a dataset in MLflow, and the tag of a checkpoint with the mix's hash."""
 _log = logging.getLogger(__name__)
 
 
 class _Step(NamedTuple):
+    """A record that is to be sent to MLflow: the numbers of a step, or its saved checkpoint."""
+
     number: int
+    """The number of the step, from 1."""
     timestamp_ms: int
+    """The time at which the step ended, in milliseconds since 1970."""
     metrics: dict[str, float]
+    """The finite numbers of the step by name."""
     workflow: str
+    """The text of a sample workflow. It is empty if none is logged for this step."""
     saved: bool = False
-    """Whether the step's checkpoint was saved, which is a record of its own."""
+    """True if the record is about the step's saved checkpoint."""
 
 
 class MlflowTracking:
-    """A context manager over one attempt at a run; `clock` in seconds.
+    """A context manager that tracks one attempt at a training run in MLflow.
 
-    The recipe's hyperparameters become the MLflow run's parameters; `arguments` are TRL's, which become an artifact.
-    Raises nothing when MLflow fails.
+    The recipe's hyperparameters become the parameters of the MLflow run. `arguments` holds the arguments of TRL, which
+    become an artifact. `clock` returns seconds. No error is raised if MLflow fails.
     """
 
     def __init__(
@@ -100,7 +108,7 @@ class MlflowTracking:
         self._send_pending(lambda client: client.set_terminated(self._run_id, "FAILED" if kind else "FINISHED"))
 
     def log_step(self, logs: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Send TRL's log values, the curve's line of one step, and records that could not be sent before."""
+        """Send the values that TRL logs, the curve's line of one step, and earlier records that could not be sent."""
         number, grpo = int(row["step"]), self._plan.recipe.grpo
         shown = number % grpo.checkpoint_every == 0 or number == grpo.steps
         metrics = select_metrics(row) | select_numbers(
@@ -111,7 +119,7 @@ class MlflowTracking:
         self._send_if_due()
 
     def log_checkpoint(self, number: int) -> None:
-        """Make the saved checkpoint of the last step a logged model, with that step's metrics."""
+        """Record the checkpoint that was saved after the last step as a logged model with that step's metrics."""
         if self._last is not None and self._last.number == number:
             self._pending.append(self._last._replace(workflow="", saved=True))
             self._send_if_due()
@@ -121,13 +129,15 @@ class MlflowTracking:
             self._send_pending(lambda _: None)
 
     def _send_pending(self, then: Callable[[MlflowClient], None]) -> None:
+        """Send all records that are waiting and then call `then`; after an error, the next attempt comes `_RETRY_S`
+        later."""
         try:
             client = self._connect()
             while self._pending:
                 self._send(client, self._pending[0])
                 self._pending.pop(0)
             then(client)
-        except Exception as error:  # noqa: BLE001  (whatever a store raises, a training is worth more than its curve there)
+        except Exception as error:  # noqa: BLE001  (no error of a store may end a training)
             self._next_attempt = self._clock() + _RETRY_S
             if not self._warned:
                 self._warned = True
@@ -135,6 +145,7 @@ class MlflowTracking:
                 _log.warning("%s, tried again every %.0f s; %s has it: %s", where, _RETRY_S, self._folder, error)
 
     def _connect(self) -> MlflowClient:
+        """Return the client of the store, where the run's MLflow run exists and is marked as running."""
         if self._client is not None:
             return self._client
         need_mlflow()
@@ -158,7 +169,7 @@ class MlflowTracking:
         return client
 
     def _create_run(self, client: MlflowClient, uri: str) -> str:
-        """Create an MLflow run with the recipe and its origin; return the id."""
+        """Create an MLflow run with the recipe, the pool and the training mix, and return its id."""
         from mlflow.entities import Dataset, DatasetInput, InputTag, Param
 
         plan, home = self._plan, _find_experiment(client, uri)
@@ -177,7 +188,7 @@ class MlflowTracking:
         return run_id
 
     def _hash_mix(self) -> str | None:
-        """Return a hash of the training mix, as `ops.release` names it; None if the file is absent."""
+        """Return the hash by which `ops.release` names the training mix, or None if the file is absent."""
         file = self._plan.problems
         return sha256_of(file)[:12] if file.is_file() else None
 
@@ -193,12 +204,12 @@ class MlflowTracking:
             client.log_text(self._run_id, self._render_workflow(step.workflow), f"workflows/step-{step.number:05d}.md")
 
     def _send_checkpoint(self, client: MlflowClient, step: _Step) -> None:
-        """Log the checkpoint as a model without files: the weights stay in the run's folder, which a tag names."""
+        """Log the checkpoint as a model without files. The weights stay in the run's folder, which a tag names."""
         from mlflow.entities import LoggedModelOutput, Metric
 
         home, run, mix = str(client.get_run(self._run_id).info.experiment_id), self._run_id, self._hash_mix()
         model = _find_checkpoints(client, run).get(step.number)
-        if model is None:  # an interrupted run repeats the steps after its last checkpoint
+        if model is None:  # it may exist, because an interrupted run repeats the steps after its last checkpoint
             tags = {"policy": self._folder.name, "run_id": run, _STEP_TAG: str(step.number)} | (
                 {MIX_DATASET: mix} if mix else {}
             )
@@ -215,6 +226,7 @@ class MlflowTracking:
         client.log_batch(run, metrics=metrics)
 
     def _render_workflow(self, text: str) -> str:
+        """Return a workflow as Markdown: its drawing, if it is valid, and its text."""
         offered, prompting = self._plan.offered, self._plan.recipe.prompting
         read = parse_workflow(text, offered=len(offered), max_steps=prompting.max_steps, access=prompting.access)
         drawn = render_workflow(read.workflow, "markdown", offered) if read.workflow is not None else ""
@@ -222,7 +234,7 @@ class MlflowTracking:
 
 
 def find_tracked_run(folder: Path, uri: str) -> str | None:
-    """Return the MLflow run of a training run's folder in the store at `uri`; None if the store has none."""
+    """Return the id of the MLflow run of a training run's folder, or None if the store at `uri` has none."""
     file = folder / RUN_FILE
     try:
         check_digest(file, "", missing="accepted")
@@ -236,9 +248,7 @@ def find_tracked_run(folder: Path, uri: str) -> str | None:
 
 
 def find_tracked_checkpoint(folder: Path, uri: str) -> str | None:
-    """Return the logged model of the last checkpoint of a training run's folder in the store at `uri`; None if the
-    store has none.
-    """
+    """Return the id of the logged model of a training run's last checkpoint, or None if the store at `uri` has none."""
     from mlflow import MlflowClient
 
     run = find_tracked_run(folder, uri)
@@ -247,7 +257,7 @@ def find_tracked_checkpoint(folder: Path, uri: str) -> str | None:
 
 
 def _find_checkpoints(client: MlflowClient, run: str) -> dict[int, LoggedModel]:
-    """Return the checkpoints of a training run: step → logged model."""
+    """Return the logged models of a training run's checkpoints by the step after which each was saved."""
     home = str(client.get_run(run).info.experiment_id)
     made = client.search_logged_models([home], f"source_run_id = '{run}'", max_results=1000)
     return {int(each.tags[_STEP_TAG]): each for each in made if _STEP_TAG in each.tags}
@@ -279,9 +289,9 @@ def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
 
 
 def select_metrics(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers in a line of `curve.jsonl`, by their names there or those of `_MLFLOW_NAMES`.
+    """Return the numbers in a line of `curve.jsonl` under their names in MLflow (`_MLFLOW_NAMES`).
 
-    `use/DOMAIN/WORKER` is the worker's share of the steps in the domain.
+    `use/DOMAIN/WORKER` is the share (0-1) of the domain's steps that the worker was given.
     """
     metrics = {_MLFLOW_NAMES.get(name, name): value for name, value in select_numbers(row).items() if name != "step"}
     for domain, used in row["use"].items():
@@ -304,7 +314,8 @@ def _mlflow_name(name: str) -> str:
 
 
 def _find_experiment(client: MlflowClient, uri: str) -> str:
-    """Return the id of the experiment, which is created if needed; a SQLite store's artifacts are stored beside it."""
+    """Return the id of the experiment, which is created if needed. Artifacts of a SQLite store are stored beside its
+    file."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     if (existing := client.get_experiment_by_name(name)) is not None:
         return str(existing.experiment_id)

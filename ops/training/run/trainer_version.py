@@ -1,7 +1,7 @@
-"""The version of the trainer and its libraries with which a run was trained, in the run's folder.
+"""Record in a run's folder with which version of the trainer and its libraries the run was trained.
 
-It is not a part of the run's key: nobody trains again because a line of the trainer changed. A run that is continued
-with another version says so.
+The version is not a part of the run's key, because a changed line of the trainer is no reason to train again. A log
+line warns if a run is continued with another version.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from ops.core.atomic import write_text
 from ops.core.code_version import ONLY_HOW, code_version
 
 TRAINERS_FILE = "trainers.json"
-"""File in a run's folder: the versions that trained it, in order."""
+"""The file in a run's folder that lists the versions which trained the run, in order."""
 _LIBRARIES = ("accelerate", "deepspeed", "peft", "torch", "transformers", "trl", "vllm")
 
 log = logging.getLogger(__name__)
 
 
 def record_trainer(folder: Path) -> None:
-    """Record the present version for a run that begins or continues; warn if its last one was another."""
+    """Record the present version for a run that begins or continues, and warn if the run's last version was another
+    one."""
     now, before = trainer_version(), read_trainers(folder)
     if before and before[-1] != now:
         names = [name for name in {**before[-1], **now} if before[-1].get(name) != now.get(name)]
@@ -33,7 +34,7 @@ def record_trainer(folder: Path) -> None:
 
 
 def read_trainers(folder: Path) -> list[dict[str, str]]:
-    """Return the versions that trained the run in a folder, in order; empty if none is recorded."""
+    """Return the versions that trained the run in a folder, in order. The list is empty if none is recorded."""
     try:
         recorded: list[dict[str, str]] = json.loads((folder / TRAINERS_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

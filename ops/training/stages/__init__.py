@@ -1,5 +1,5 @@
-"""The additions of the later stages to a GRPO step: worker subsets (adaptive), and rounds (recursive).
+"""What the later stages add to a GRPO step: subsets of the workers (adaptive) and two rounds per question (recursive).
 
-What belongs here: the draw of a question's workers; two rounds of one question, and their rewards. What does not: the
-parts common to all stages.
+This package draws the workers of a question, and executes and rewards two rounds of one question. What all stages share
+is in the other packages of `ops.training`.
 """

@@ -1,10 +1,12 @@
-"""Two rounds of one question in GRPO: which rollout continues which, and their rewards.
+"""Two rounds of one question in GRPO: which rollout continues which, and their rewards (arXiv:2512.04388, section 3.2).
 
-Section 3.2 of arXiv:2512.04388. Half of a question's rollouts are first rounds; each of the others continues one of
-them: its prompt contains that round's completion and final response. A recursive round earns its own outcome (if it
-keeps the answer, the outcome of the earlier round). A first round earns (1 - γ) of its own outcome plus γ of the mean
-of its following rounds. All rollouts of a question are one group: TRL normalises each by the mean and deviation of both
-rounds together, so that γ, which is not a factor of the whole group, does not cancel.
+Half of a question's rollouts are first rounds. Each of the others continues one of them: its prompt contains the first
+round's completion and final response. The reward of a recursive round is that of its own outcome. If it keeps the
+answer, its outcome is that of the first round. The reward of a first round is (1 - γ) times its own outcome plus γ
+times the mean of the rounds that continue it.
+
+All rollouts of a question are one group. TRL normalises each reward by the mean and deviation of both rounds together,
+so γ, which is not a factor of the whole group, does not cancel.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from ops.workflow.team import Team
 
 
 def select_problems(problems: Sequence[Problem], recursive: Recursive, seed: int) -> list[Problem]:
-    """Return the problems of the mix that the stage asks, in the mix's order."""
+    """Return the problems of the training mix that the recursive stage uses, in the mix's order."""
     by_benchmark: dict[str, list[str]] = {}
     for problem in problems:
         if recursive.benchmarks is None or problem.benchmark in recursive.benchmarks:
@@ -42,7 +44,10 @@ def select_problems(problems: Sequence[Problem], recursive: Recursive, seed: int
 
 
 def mark_recursive_rollouts(questions: Sequence[str]) -> list[bool]:
-    """Return whether each rollout is in the second half of its question's rollouts, which are consecutive."""
+    """Return for each rollout whether it is in the second half of its question's rollouts.
+
+    The rollouts of a question must be consecutive.
+    """
     places: list[bool] = []
     for _, group in groupby(questions):
         size = len(list(group))
@@ -51,10 +56,10 @@ def mark_recursive_rollouts(questions: Sequence[str]) -> list[bool]:
 
 
 def assign_previous_rounds(questions: Sequence[str], can_continue: Sequence[bool]) -> list[int | None]:
-    """Return the rollout that each rollout continues; None for a first round.
+    """Return for each rollout the place of the rollout that it continues, or None if it is a first round.
 
-    `can_continue`: whether a rollout is a first round that can be continued. Those of a question are continued in turn;
-    if there is none, the second half are first rounds as well.
+    `can_continue` says for each rollout whether it is a first round that can be continued. The rollouts in the second
+    half continue these in turn. If a question has none, the second half are first rounds as well.
     """
     follows: list[int | None] = []
     for _, group in groupby(range(len(questions)), key=lambda place: questions[place]):
@@ -67,10 +72,10 @@ def assign_previous_rounds(questions: Sequence[str], can_continue: Sequence[bool
 
 
 def blend_rewards(reward: float | None, later_rewards: Sequence[float | None], gamma: float) -> float | None:
-    """Return a first round's reward: (1 - γ) of its own outcome plus γ of the mean of its following rounds.
+    """Return a first round's reward: (1 - γ) times its own reward plus γ times the mean of the rounds that continue it.
 
-    The own outcome alone counts if no round followed or none of their
-    outcomes is known. None if the own outcome is unknown.
+    Its own reward alone counts if no round continues it or if none of those has a reward. The result is None if the
+    first round has no reward.
     """
     known = [reward for reward in later_rewards if reward is not None]
     return reward if reward is None or not known else (1 - gamma) * reward + gamma * fmean(known)
@@ -78,19 +83,22 @@ def blend_rewards(reward: float | None, later_rewards: Sequence[float | None], g
 
 @dataclass(frozen=True)
 class _FirstRounds:
-    """The first rounds of a step, and which of them each recursive round continues."""
+    """The executed first rounds of a step, and which of them each recursive round continues."""
 
     rollouts: Mapping[int, Rollout]
+    """The first rounds by their places among the step's rollouts."""
     previous_of: Sequence[int | None]
+    """For each place, the place of the first round that is continued there, or None."""
     seconds: float
+    """The seconds that executing the first rounds took."""
 
 
 class RoundRewards:
-    """The reward of a step in two parts: `execute_first_rounds` after the first
-    rounds are generated, `workflow_reward` (TRL's) after the others.
+    """Executes a step's rollouts in two parts and returns their rewards to TRL.
 
-    The arguments are those of `ops.training.rewards.reward.build_reward_function`. `has_room`: whether a prompt leaves
-    room for a completion.
+    `execute_first_rounds` is called after the first rounds are generated. `workflow_reward`, which TRL calls, follows
+    after the others are generated. The arguments are those of `ops.training.rewards.reward.build_reward_function`.
+    `has_room(prompt)` returns True if a completion fits into the model's context after the prompt.
     """
 
     def __init__(
@@ -115,9 +123,11 @@ class RoundRewards:
     async def execute_first_rounds(
         self, questions: Sequence[str], texts: Mapping[int, str], ids: Mapping[int, Sequence[int]], epoch: int
     ) -> dict[int, list[Message]]:
-        """Execute the first rounds, by their places among the step's rollouts; return the prompts of the others.
+        """Execute the first rounds, and return the prompts of the recursive rounds by their places among the step's
+        rollouts.
 
-        Raises the errors of `execute_rollouts_with_retries`.
+        `texts` and `ids` hold completions and their tokens by the same places. Raises the errors of
+        `execute_rollouts_with_retries`.
         """
         started = time.perf_counter()
         rollouts = await self._execute_rollouts(questions, texts, ids, epoch, {})
@@ -145,8 +155,10 @@ class RoundRewards:
         completion_ids: Sequence[Sequence[int]],
         **_: Any,
     ) -> list[float | None]:
-        """Execute the other rollouts and return every rollout's reward. Raises the errors of
-        `execute_rollouts_with_retries`."""
+        """Execute the step's other rollouts and return the reward of every rollout.
+
+        Raises the errors of `execute_rollouts_with_retries`.
+        """
         begun, self._first_rounds = self._first_rounds, None
         assert begun is not None  # the step's first rounds were executed before its others were generated
         started = time.perf_counter()
@@ -173,6 +185,7 @@ class RoundRewards:
         return [self._total_reward(place, own, begun.previous_of) for place in range(len(texts))]
 
     def _total_reward(self, place: int, own: Mapping[int, float | None], follows: Sequence[int | None]) -> float | None:
+        """Return the reward of the rollout at a place, in which the rounds that continue it count."""
         later = [own[after] for after, before in enumerate(follows) if before == place]
         return blend_rewards(own[place], later, self._recursive.gamma)
 
@@ -184,6 +197,7 @@ class RoundRewards:
         epoch: int,
         after: Mapping[int, Rollout],
     ) -> dict[int, Rollout]:
+        """Execute the rollouts at some places, each after the rollout that it continues (`after`), if there is one."""
         places = list(texts)
         cut_off = {
             index

@@ -1,10 +1,10 @@
-"""TRL's GRPO with two rounds per step: first rounds are generated and executed, then rounds that continue from their
-answers.
+"""TRL's GRPO trainer with two rounds per step: first rounds, and then rounds that continue from their answers.
 
-TRL's own generation writes both, with transformers or vLLM. Every rank generates equally many of each round; a rank's
-recursive rounds continue its own first rounds, even if other ranks have a part of the group.
+First rounds are generated and executed before the recursive rounds are generated. TRL generates both, with transformers
+or vLLM. Every rank generates equally many of each. A rank's recursive rounds continue its own first rounds, even if
+other ranks have a part of the group.
 
-The prompts of a group then differ. `duplicates.py` compares whole rows, prompts included, and stays correct.
+The prompts of a group then differ. `duplicates.py` compares whole rows including prompts, so it stays correct.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from ops.workflow.controls import escape_messages
 
 
 class RoundsMixin:
-    """Combined with `TimedTrainer`, before it: half of a question's rollouts continue from the answers of the other
-    half."""
+    """Makes half of a question's rollouts continue from the answers of the other half; combined with `TimedTrainer`."""
 
     def __init__(self, *arguments: Any, rounds: RoundRewards, **named: Any) -> None:
         super().__init__(*arguments, reward_funcs=rounds.workflow_reward, **named)  # type: ignore[call-arg]
@@ -39,12 +38,13 @@ class RoundsMixin:
         return rows
 
     def _write_rounds(self: Any, prompts: Sequence[Any], _: Any) -> dict[str, Any]:
-        """Return what TRL expects of a rollout function, row by row: both rounds, each with its own prompt."""
+        """Generate both rounds, and return what TRL expects of a rollout function, row by row with each row's own
+        prompt."""
         questions = [row["problem"] for row in self._rank_rows]
         rows, second = len(prompts), mark_recursive_rollouts(questions)
         first = [place for place in range(rows) if not second[place]]
         ids = self.tokenize_prompts(list(prompts))
-        # On every rank, `alike` consecutive rows have one prompt, which is sent to vLLM's server once.
+        # On every rank, `alike` consecutive rows have the same prompt, which is sent to vLLM's server only once.
         alike = math.gcd(self.num_generations // 2, rows // 2)
         written, said = self.generate_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
@@ -57,7 +57,7 @@ class RoundsMixin:
             ),
             self.async_loop,
         ).result()
-        # Each of a step's two waits for workers has the usual maximum, not both together.
+        # With this barrier, the time-out of collectives applies to each of the two waits for workers, not to their sum.
         self.accelerator.wait_for_everyone()
         others = [place for place in range(rows) if second[place]]
         going = [place for place in others if place in chats]
@@ -78,8 +78,10 @@ class RoundsMixin:
     def score_tokens(
         self: Any, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
     ) -> Any:
-        """Score first the rows whose prompt others share, then those with their own prompt: packed together, each of
-        the latter would be padded to the length of a whole group."""
+        """Score the rows that share their prompt apart from the others.
+
+        If they were packed together, each row with a prompt of its own would be padded to the length of a whole group.
+        """
         score = super().score_tokens  # type: ignore[misc]
         parts = _split_by_shared_prompt(input_ids, attention_mask, logits_to_keep) if self.can_pack else []
         if len(parts) < 2:
@@ -96,7 +98,10 @@ class RoundsMixin:
 def _split_by_shared_prompt(
     input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
 ) -> list[torch.Tensor]:
-    """Return the rows that share their prompt with other rows, and the remaining rows; empty parts are omitted."""
+    """Return the indices of the rows that share their prompt with other rows, and those of the others.
+
+    A part without rows is left out.
+    """
     wide = input_ids.shape[1] - completion
     prompts = torch.cat([(input_ids * attention_mask)[:, :wide], attention_mask[:, :wide]], dim=1)
     _, group, sizes = torch.unique(prompts, dim=0, return_inverse=True, return_counts=True)

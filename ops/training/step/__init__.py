@@ -1,5 +1,4 @@
-"""One step of GRPO with TRL.
+"""One step of GRPO with TRL: the choice of questions, generation, batching, the loss, and the checks of a step.
 
-What belongs here: the choice of questions, generation, batching, the loss, and the checks of a step. What does not:
-rewards, and the additions of the later stages.
+Rewards are in `ops.training.rewards`, and the additions of the later stages in `ops.training.stages`.
 """

@@ -1,4 +1,4 @@
-"""End a training with non-finite numbers before they reach a checkpoint."""
+"""End a training whose numbers are not finite, before they reach a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INVALID_PROBABILITIES = "probability tensor contains either"
 
 
 class Divergence(PodiumError):
-    """Loss, gradient or weights are NaN or infinite; the message has the step and the remedy."""
+    """Raised if loss, gradient or weights are NaN or infinite; the message has the step and the remedy."""
 
     def __init__(self, what: str, step: int, grpo: Grpo) -> None:
         super().__init__(
@@ -29,22 +29,24 @@ class Divergence(PodiumError):
 
 
 class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
-    """Raise `Divergence` before a non-finite gradient reaches the weights, or non-finite weights reach a checkpoint.
+    """Raises `Divergence` before a non-finite gradient changes the weights, or non-finite weights reach a checkpoint.
 
-    DeepSpeed steps in its own backward pass, in which it drops a non-finite gradient; the gradient's norm reveals this.
+    DeepSpeed makes its optimizer step within the backward pass and skips a non-finite gradient there. In this case the
+    logged norm of the gradient is checked.
     """
 
     def __init__(self, grpo: Grpo) -> None:
         self._grpo = grpo
 
     def check_loss(self, loss: torch.Tensor, step: int) -> torch.Tensor:
-        """Check `check_loss` before its backward pass in a step."""
+        """Return the loss of a step, or raise `Divergence` if it is not finite. It is called before the backward
+        pass."""
         self._check("the loss is", [loss], step)
         return loss
 
     @contextmanager
     def explain_sampling_errors(self, step: int) -> Iterator[None]:
-        """Explain an error of sampling inside the block: torch refuses to sample from invalid probabilities."""
+        """Inside the block, turn torch's refusal to sample from invalid probabilities into `Divergence`."""
         try:
             yield
         except RuntimeError as error:
@@ -57,7 +59,7 @@ class DivergenceGuard(TrainerCallback):  # type: ignore[misc]
         self._check("the gradient is", gradients, state.global_step + 1)
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: torch.nn.Module, **_: Any) -> None:
-        # Under ZeRO-3 each rank has a part of the weights.
+        # Under ZeRO-3 each rank checks its own part of the weights.
         weights = [getattr(parameter, "ds_tensor", parameter) for parameter in model.parameters()]
         self._check("the weights are", weights, state.global_step)
 

@@ -1,8 +1,8 @@
-"""Merge identical rollouts: a batch of GRPO without repetitions has the same gradient.
+"""Merge identical rollouts, because a GRPO batch without repetitions can have the same gradient.
 
-A policy of low entropy generates few distinct workflows, and a group with equal rewards has no gradient. On the policy
-that generated them (every ratio is 1, nothing is clipped) the gradient is linear in the advantages, so one row with the
-sum of its copies' advantages replaces all of them.
+A policy of low entropy generates few distinct workflows, and a group with equal rewards has no gradient. If the policy
+is still the one that generated the rollouts (every ratio is 1, nothing is clipped), the gradient is linear in the
+advantages. One row with the sum of its copies' advantages then replaces all of them.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Any
 import torch
 
 ROW_COLUMNS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
+"""The columns of TRL's inputs that have one row per rollout and are reduced."""
 AVERAGED_LOSSES = ("grpo", "dr_grpo")
-"""Losses that are means over rows."""
+"""The losses that are means over rows."""
 _ZERO_ADVANTAGE = 1e-6
 
 
 def merge_duplicates(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return TRL's inputs of one forward pass, (rows, tokens) each, with one row for equal ones and no row without
-    gradient.
+    """Return TRL's inputs of one forward pass with one row for equal rows, and without rows that have no gradient.
 
-    Advantages are scaled so that a mean over the remaining rows has the gradient of the mean over all. Columns with
-    only padding are cut off. A batch without gradient keeps one row.
+    The inputs have the shape (rows, tokens). Advantages are scaled so that a mean over the remaining rows has the
+    gradient of the mean over all rows. Columns that hold only padding are cut off. A batch without any gradient keeps
+    one row.
     """
     prompts, completions = inputs["prompt_ids"] * inputs["prompt_mask"], inputs["completion_ids"]
     completions = completions * inputs["completion_mask"]

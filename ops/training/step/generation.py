@@ -1,7 +1,8 @@
-"""Generate the completions of a group together: the prompt is processed once, and each pass writes a token of each.
+"""Generate all completions of a group together, so that the group's prompt is processed only once.
 
-A group is one sequence to the model, as in an update (`packing.py`): each new token attends to the prompt and to its
-own completion. The samples have the distribution of separate rows.
+The model receives a group as one sequence, as in an update (`packing.py`). Each pass writes one token of every
+completion, and each new token attends to the prompt and to its own completion. The samples have the same distribution
+as those of separate rows.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from transformers import DynamicCache
 def sample_tokens(probabilities: torch.Tensor) -> torch.Tensor:
     """Draw an index from each distribution (..., tokens) with torch's global generator.
 
-    Returns what `torch.multinomial` would draw, in a third of its time on CPUs, where it computes one logarithm after
-    another. Raises its `RuntimeError` for what is no distribution.
+    The result is what `torch.multinomial` would draw. On CPUs it takes a third of the time, because `torch.multinomial`
+    computes one logarithm after another there. Raises the `RuntimeError` of `torch.multinomial` for invalid
+    probabilities.
     """
     if not probabilities.sum().isfinite():
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
@@ -40,10 +42,10 @@ def generate_groups(
     end_tokens: Sequence[int],
     temperature: float,
 ) -> list[list[int]]:
-    """Return `rollouts_per_prompt` completions of each prompt, prompt by prompt, with at most `max_tokens` tokens; a
-    token of `end_tokens` is the last.
+    """Return `rollouts_per_prompt` completions of each prompt as token ids, prompt by prompt.
 
-    Samples with torch's global generator.
+    A completion has at most `max_tokens` tokens and ends with the first token that is in `end_tokens`. Tokens are
+    sampled with torch's global generator.
     """
     width, device = max(map(len, prompts)), model.device
     ids = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)

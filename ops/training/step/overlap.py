@@ -1,10 +1,12 @@
 """GRPO that overlaps worker calls with generation and updates.
 
-With a staleness of k the policy of step n generates the rollouts of step n + k and calls their workers at once; the
-workers answer during the updates of the steps from n on. A rollout is therefore k updates old when it is used, and a
-ratio of the two policies corrects for this: GRPO's own, which is clipped, or with vLLM TRL's, of the updated policy's
-probabilities to vLLM's. The first step, and the first after a restart, generate their own rollouts and those of the k
-next steps, and wait for their own.
+With a staleness of k, the policy of step n generates the rollouts of step n + k and calls their workers immediately.
+The workers answer while the policy is updated in step n and the following ones. When a rollout is used, it is therefore
+k updates old, and a ratio of the two policies' probabilities corrects for this. Without vLLM it is GRPO's own clipped
+ratio. With vLLM it is TRL's ratio of the updated policy's probabilities to those that vLLM reported.
+
+In the first step, and in the first step after a restart, the policy generates the rollouts of this step and of the next
+k steps, and waits for those of this step.
 """
 
 from __future__ import annotations
@@ -28,22 +30,24 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class PendingRollouts:
-    """One step's rollouts between generation and reward."""
+    """The rollouts of one step that were generated and do not have all rewards yet."""
 
     rows: Rows
+    """The rows of the data set from which the rollouts were generated."""
     generated: Any
-    """The completions in TRL's form."""
+    """The completions in the form that TRL uses."""
     logps: torch.Tensor | None
-    """Each token's log-probability by the generating policy; None: vLLM reports it."""
+    """The log-probability of each token under the policy that generated it. None means that vLLM reports it."""
     rewards: Future[list[float | None]]
+    """The future result of the reward function."""
     statistics: list[StepStatistics]
-    """Statistics of the rollouts once they have finished."""
+    """A list that receives the statistics of the rollouts when all of them have finished."""
     metrics: dict[str, list[float]]
-    """What TRL logs of the completions: their lengths."""
+    """The figures that TRL logs about the completions, such as their lengths."""
 
 
 class OverlappedTrainer(TimedTrainer):
-    """GRPO that prepares the rollouts of the next `staleness` steps during an update."""
+    """A GRPO trainer that prepares the rollouts of the next `staleness` steps while the policy is updated."""
 
     def __init__(self, *args: Any, staleness: int, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -52,14 +56,14 @@ class OverlappedTrainer(TimedTrainer):
         [self._reward_function] = trainer.reward_funcs
         trainer.reward_funcs = [self._await_rewards]
         self._prefetched: deque[Any] = deque()
-        """The prefetched parts of the data set, for the following steps."""
+        """The parts of the data set that are already read, for the following steps."""
         self._next_rows: list[Rows] = []
-        """The rows of the next steps; fewer than `staleness` at the end of training."""
+        """The rows of the next steps. At the end of training there are fewer than `staleness` of them."""
         self._pending: deque[PendingRollouts] = deque()
         self._current: PendingRollouts | None = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """Return this step's batches, while those of the next steps are prepared."""
+        """Return the batches of this step, after reading those of the next `staleness` steps."""
         while len(self._prefetched) <= self._staleness:
             self._prefetched.append(super().get_batch_samples(epoch_iterator, num_batches, device))
         batches = self._prefetched.popleft()
@@ -68,7 +72,7 @@ class OverlappedTrainer(TimedTrainer):
         return batches
 
     def train(self, *args: Any, **settings: Any) -> Any:
-        """Train as TRL does. No worker is called once training has failed."""
+        """Train as TRL does, and cancel all worker calls that are waiting if the training ends or fails."""
         try:
             return super().train(*args, **settings)
         finally:
@@ -76,7 +80,10 @@ class OverlappedTrainer(TimedTrainer):
                 flight.rewards.cancel()
 
     def score_rollouts(self, inputs: Rows) -> dict[str, Any]:
-        """Return the scores of the rollouts that were generated `staleness` steps ago."""
+        """Return the tensors for an update with the rollouts of this step, which were generated `staleness` steps ago.
+
+        The rollouts of later steps that are not generated yet are started first.
+        """
         flight = self._pending.popleft() if self._pending else self._start_rollouts(inputs)
         assert flight.rows == inputs, "rollouts land in the order in which they started"
         for rows in self._next_rows[len(self._pending) :]:
@@ -90,11 +97,11 @@ class OverlappedTrainer(TimedTrainer):
         return scored
 
     def generate_rollouts(self, prompts: list[Any]) -> Any:
-        """Return the rollouts that were generated for this step before."""
+        """Return the rollouts that were generated for this step at an earlier step."""
         return super().generate_rollouts(prompts) if self._current is None else self._current.generated
 
     def _start_rollouts(self, rows: Rows) -> PendingRollouts:
-        """Generate with the present policy, and call the workers without waiting for them."""
+        """Generate rollouts with the present policy and call their workers, without waiting for the workers."""
         logged = self.take_metrics()
         generated = super().generate_rollouts([row["prompt"] for row in rows])
         figures = self.take_metrics()
@@ -111,7 +118,7 @@ class OverlappedTrainer(TimedTrainer):
 
     @torch.no_grad()
     def _logps(self, prompts: list[list[int]], written: list[list[int]]) -> torch.Tensor:
-        """Return log-probabilities of the completions' tokens by the present policy, padded as TRL pads them."""
+        """Return the log-probabilities of the completions' tokens under the present policy, padded as TRL pads them."""
         fill, columns = self.pad_token_id, [(prompts, "left"), (written, "right")]
         ids = [self._pad_rows(rows, fill, side) for rows, side in columns]
         shown = [self._pad_rows([[1] * len(row) for row in rows], 0, side) for rows, side in columns]
@@ -126,7 +133,8 @@ class OverlappedTrainer(TimedTrainer):
         return padded.to(self.accelerator.device)
 
     async def _await_rewards(self, **_: Any) -> list[float | None]:
-        """Return the rewards of the rollouts of this step; TRL calls this as its reward function."""
+        """Return the rewards of this step's rollouts when all of them are known. TRL calls this as its reward
+        function."""
         flight, began = self._current, time.perf_counter()
         assert flight is not None
         rewards = await asyncio.wrap_future(flight.rewards)

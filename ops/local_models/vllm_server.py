@@ -73,10 +73,10 @@ def build_server_command(worker: Worker, workspace: Workspace) -> list[str]:
         options += ["--max-model-len", str(serve.max_model_len)]
     if not _has_gpu():
         options.append("--enforce-eager")  # compilation would take longer than the whole run of a small model
-        # A prompt that is read in two steps and has a seed ends vLLM 0.32 on a CPU: it sets its generator back, which
-        # only a GPU's can be ("CPU Generator does not use offset").
+        # vLLM 0.32 on a CPU fails if it reads a prompt in two steps and the request has a seed. It then resets its
+        # random generator, which is possible only on a GPU ("CPU Generator does not use offset").
         options.append("--no-enable-chunked-prefill")
-    # Not the `vllm` script: the CPU build is a package of another name, and the script looks for its own.
+    # The script `vllm` is not used, because it looks for a package of that name and the CPU build has another name.
     module = ["-m", "vllm.entrypoints.openai.api_server"]
     return [str(find_vllm_python(workspace)), *module, *options, *serve.args]
 
@@ -226,7 +226,7 @@ def _start_server(worker: Worker, workspace: Workspace, log: Path) -> psutil.Pro
 
 def _environment(*, offline: bool) -> dict[str, str]:
     defaults = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
-    if offline:  # the model is a local folder: no access to a hub
+    if offline:  # a local folder needs no access to a hub
         defaults["HF_HUB_OFFLINE"] = "1"
     if not _has_gpu():
         defaults["VLLM_CPU_KVCACHE_SPACE"] = "1"  # GiB; its default takes half of the machine's memory

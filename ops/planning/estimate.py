@@ -81,8 +81,11 @@ class Range(NamedTuple):
     """A figure (calls, tokens, USD or seconds) with its low end, expected value and high end."""
 
     low: float
+    """The lowest plausible value."""
     expected: float
+    """The expected value."""
     high: float
+    """The highest plausible value."""
 
     def plus(self, other: Range) -> Range:
         """Return the sum of two ranges, whose low ends, expected values and high ends are added separately."""
@@ -106,6 +109,7 @@ class Range(NamedTuple):
 
 
 ZERO = Range.exactly(0.0)
+"""The range that is exactly 0."""
 
 
 # ── measurements ─────────────────────────────────────────────────────────────────
@@ -159,8 +163,11 @@ class PlannedCall(NamedTuple):
     """A planned call to a worker, whose prompt is known."""
 
     worker: Worker
+    """The worker that is to be called."""
     benchmark: str
+    """The name of the benchmark of the problem."""
     messages: Sequence[Message]
+    """The messages of the prompt."""
     sample: int | Sample = 0
     """Which of several answers to the same prompt is asked for."""
     grader: str = ""
@@ -340,6 +347,7 @@ class WorkerCost:
     """The calls to one worker, with their tokens, USD and seconds."""
 
     worker: Worker
+    """The worker that is called."""
     calls: Range = ZERO
     """The number of calls that are to be made and paid for."""
     tokens: Range = ZERO

@@ -109,7 +109,7 @@ def measure_headroom(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable
     subjects = [[known.get(key, "") for key in own.problems] for own in found]
     accuracies = [fmean(float(np.nanmean(array[:, place])) for array in strata) for place in range(len(workers))]
     best = max(range(len(workers)), key=lambda place: accuracies[place])
-    level = 2 * CONFIDENCE - 1  # the confidence of both ends together
+    level = 2 * CONFIDENCE - 1  # the two-sided confidence at which each end has `CONFIDENCE`
     first = [row for row in at_prices(reached, pool) if row.sample == 0]
     return Headroom(
         problems=sum(map(len, strata)),
@@ -327,11 +327,17 @@ class Outlook(StrEnum):
     """What the stored answers say about whether training would pay."""
 
     UNKNOWN = "unknown"
+    """No answers are stored."""
     SILENT = "no signal"
+    """Too few groups would have different rewards (`MIN_SIGNAL`)."""
     PAYS = "may pay"
+    """The right worker for each question is certain to gain something over the best worker."""
     HARDLY_PAYS = "would hardly pay"
+    """The right worker for each question gains less than `MIN_GAIN`."""
     ONE_SAMPLE = "cannot be decided with one sample"
+    """Neither of the two can be shown with one answer per worker and problem."""
     UNDECIDED = "undecided"
+    """Neither of the two can be shown with the stored answers."""
 
 
 def assess_outlook(headroom: Headroom | None, signal: float) -> Outlook:

@@ -24,6 +24,7 @@ USABLE_GIB_PER_GB = 0.99
 MAX_GPUS, MAX_GB = 4096, 2000
 """The largest number of GPUs, and of GB of memory on each, for which a run can be planned."""
 PACKAGES = ("deepspeed", "vllm")
+"""The optional packages whose presence is checked."""
 _QUERY = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits")
 
 
@@ -31,7 +32,9 @@ class Gpu(NamedTuple):
     """A GPU's name, and the memory (GiB) that a program can use on it."""
 
     name: str
+    """The name that nvidia-smi gives."""
     gib: float
+    """The memory in GiB that a program can use."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Machine:
     """The resources of a machine that a run can use."""
 
     gpus: tuple[Gpu, ...]
+    """The GPUs that are visible to a program."""
     memory_gib: float
     """Host memory in GiB."""
     disk_gib: float
@@ -120,7 +124,7 @@ def _detect_memory_gib() -> float:
     total = int(psutil.virtual_memory().total)
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # no such file, or "max"
+    except (OSError, ValueError):  # the file does not exist or contains "max"
         limit = total
     return min(total, limit) / GIB
 

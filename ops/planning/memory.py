@@ -21,10 +21,12 @@ PHASES: dict[Phase, str] = {
     "updating": "forward and backward",
     "stepping": "optimizer's step",
 }
+"""The names of the phases in the printed plan."""
 Precision = Literal["bfloat16", "float32", "mixed"]
 """The precision of weights and activations. "mixed" means float32 weights under autocast, which is how bfloat16 is
 trained without DeepSpeed."""
 GIB = 1 << 30
+"""The number of bytes in a GiB."""
 CUDA_CONTEXT, CUDA_CONTEXT_GIB = "CUDA context", 1.8
 """The name and size (GiB per GPU) of the part for the CUDA context, NCCL and the code of libraries. The size was
 measured with one rank under DeepSpeed."""
@@ -151,6 +153,7 @@ class MemoryPart(NamedTuple):
     name: str
     """The part's name in the printed plan."""
     gib: float
+    """The size of the part in GiB."""
     phases: Sequence[Phase] = tuple(PHASES)
     """The phases in which the part is allocated, all of them unless given."""
     on_host: bool = False

@@ -30,6 +30,7 @@ from ops.training.rewards.reward_term import TERMS
 
 INDENT = 14
 Row = Sequence[str]
+"""The cells of a row of a table."""
 
 
 def describe_recipe(setup: Setup) -> str:

@@ -75,10 +75,12 @@ class RecipePlan:
 
     @property
     def recipe(self) -> Recipe:
+        """Return the recipe of the plan."""
         return self.setup.recipe
 
     @property
     def pool(self) -> Pool:
+        """Return the pool of the plan."""
         return self.setup.pool
 
     @cached_property

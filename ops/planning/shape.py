@@ -14,6 +14,7 @@ from ops.core.installation import resources
 from ops.core.workspace import Workspace
 
 MODELS_FILE = "models.yaml"
+"""The file in the folder `config` with the shapes of models by name."""
 _QKV_BIAS = {"qwen2"}
 _QK_NORM = {"qwen3"}
 _FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}
@@ -24,11 +25,17 @@ class ModelShape(Settings):
     """The dimensions of a decoder of the Llama family (Llama, Mistral, Qwen2, Qwen3)."""
 
     hidden: int = Field(ge=1)
+    """The dimension of the hidden states."""
     intermediate: int = Field(ge=1)
+    """The width of the MLP in a block."""
     layers: int = Field(ge=1)
+    """The number of blocks."""
     heads: int = Field(ge=1)
+    """The number of query heads."""
     kv_heads: int = Field(ge=1)
+    """The number of key heads, which is that of the value heads."""
     vocabulary: int = Field(ge=1)
+    """The number of tokens in the vocabulary."""
     head_dim: int = Field(default=0, ge=0)
     """The dimension of a head. 0 stands for the hidden size divided by the number of heads."""
     tied: bool = False
@@ -99,12 +106,14 @@ class ModelShapes(Settings):
     """The contents of `config/models.yaml`, which gives the shapes of models by name."""
 
     models: dict[str, ModelShape]
+    """The shape of each model by its name."""
 
 
 class KnownShape(NamedTuple):
     """A model's shape with its source."""
 
     shape: ModelShape
+    """The shape of the model."""
     source: str
     """Where the shape comes from, in words."""
     is_local: bool = True

@@ -21,6 +21,7 @@ GPU_TOKENS_PER_SECOND = {True: Range(6000.0, 2500.0, 800.0), False: Range(800.0,
 """Assumed tokens per second that a GPU generates with a model of 7.6 billion parameters, with vLLM (True) or
 transformers (False)."""
 GPU_REFERENCE_PARAMETERS = 7.6e9
+"""The number of parameters of the model for which `GPU_TOKENS_PER_SECOND` holds."""
 CPU_GFLOPS = {True: Range(200.0, 150.0, 40.0), False: Range(80.0, 60.0, 30.0)}
 """GFLOPS of a core in training, in bfloat16 (True) or float32 (False).
 
@@ -30,6 +31,7 @@ billion parameters on one core with AMX. The last value is assumed for a core wi
 CPU_TOKENS_PER_SECOND = Range(400.0, 250.0, 60.0)
 """Tokens per second that the same core generates with the same model in bfloat16, for dozens of parallel workflows."""
 CPU_REFERENCE_PARAMETERS = 1.35e8
+"""The number of parameters of the model with which the speeds on CPUs were measured."""
 MIN_FORECAST_PARAMETERS, MIN_GPU_PARAMETERS = 50_000_000, 500_000_000
 """Two limits on a policy's number of parameters for CPUs. Below `MIN_FORECAST_PARAMETERS` no time is forecast, because
 matrix multiplication does not dominate a step. From `MIN_GPU_PARAMETERS` on, a policy is not trained on CPUs."""

@@ -34,8 +34,9 @@ start tries workflows on these problems."""
 
 
 COLD_START, TRAINING, SUBSETS, ROUNDS = "cold start", "training", "training on subsets", "training in rounds"
+"""The names of the training stages."""
 EVALUATION = "evaluation"
-"""The name of the evaluation stage; the line above has the names of the training stages."""
+"""The name of the evaluation stage."""
 
 
 PAID_SHARE = {COLD_START: Range(0.5, 0.9, 1.0), TRAINING: Range(0.2, 0.4, 1.0), EVALUATION: Range(0.0, 0.67, 1.0)}
@@ -52,6 +53,7 @@ _REPEATING_STAGES = (SUBSETS, ROUNDS)
 
 
 ONE = Range.exactly(1.0)
+"""The range that is exactly 1."""
 NEW_WORKFLOW_SHARE = Range(0.0, 0.5, 1.0)
 """The assumed share (0-1) of recursive rounds that call workers again instead of keeping the previous answer."""
 
@@ -270,7 +272,7 @@ class StageEstimator:
         worker.
         """
         seen = (calls - 1) / 2
-        costs, alone = WorkerCosts(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD
+        costs, alone = WorkerCosts(), dict.fromkeys(self._setup.pool.names, 0.0)  # USD by worker
         for benchmark, count in asked.items():
             prices = on.get(benchmark, self._estimator)
             each = [(worker, prices.estimate_answer(worker, benchmark)) for worker in prices.workers]

@@ -26,18 +26,26 @@ class GuardVerdict(NamedTuple):
     """What one guard found in a run, in words, and whether this is within the guard's threshold."""
 
     passed: bool
+    """True if the finding is within the threshold."""
     finding: str
+    """What the guard found, in words."""
     threshold: str
+    """The threshold in words."""
 
 
 class GuardFinding(NamedTuple):
     """A guard's verdict on one run, together with the guard's name and the remedy."""
 
     guard: str
+    """The name of the guard."""
     passed: bool
+    """True if the finding is within the threshold."""
     finding: str
+    """What the guard found, in words."""
     threshold: str
+    """The threshold in words."""
     remedy: str
+    """What the user can do if the finding is outside the threshold."""
 
     def __str__(self) -> str:
         """Return the finding in one line, with the remedy if it is outside the threshold."""
@@ -77,8 +85,11 @@ class Guard(NamedTuple):
     """A check of a finished run: what it checks and its remedy, both in words, and the function that judges a run."""
 
     about: str
+    """A sentence that says what a healthy run looks like."""
     remedy: str
+    """What the user can do if a run fails the check."""
     assess: Callable[[GuardEvidence], GuardVerdict]
+    """The function that judges a run."""
 
 
 def check_guards(evidence: GuardEvidence) -> list[GuardFinding]:

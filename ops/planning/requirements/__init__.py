@@ -18,6 +18,7 @@ from ops.planning.requirements import data, evaluation, training, workers
 RunPart = Literal["data", "workers", "training", "evaluation"]
 """A part of a pipeline run that has requirements of its own."""
 ALL_PARTS: tuple[RunPart, ...] = ("data", "workers", "training", "evaluation")
+"""All parts, in the order in which their requirements are reported."""
 _REQUIREMENTS: dict[RunPart, tuple[Requirement, ...]] = {
     "data": data.REQUIREMENTS,
     "workers": workers.REQUIREMENTS,

@@ -73,3 +73,4 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     require_disk_for_tests,
     report_left_out,
 )
+"""The checks of this module, in the order in which their results are reported."""

@@ -47,3 +47,4 @@ def require_evaluation_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 
 REQUIREMENTS: tuple[Requirement, ...] = (require_writer, require_evaluation_memory)
+"""The checks of this module, in the order in which their results are reported."""

@@ -227,3 +227,4 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     require_model_files, require_cold_start_memory, require_vllm_server, require_gpus, require_gpu_memory,
     require_vllm_cache, require_host_memory, require_disk,
 )  # fmt: skip
+"""The checks of this module, in the order in which their results are reported."""

@@ -178,3 +178,4 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     require_sandbox,
     require_budget,
 )
+"""The checks of this module, in the order in which their results are reported."""

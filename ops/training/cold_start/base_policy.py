@@ -35,7 +35,9 @@ from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.prompt import assign_ordinals
 
 Progress = Callable[[int, int, str], None]
+"""A callback that receives the number of a step, the number of steps, and a note."""
 TOKENIZER_EXAMPLES = 4000
+"""The number of SFT examples with which an untrained policy's tokenizer is trained."""
 _RECORD_FILES = (RECORD, f"{RECORD}*")
 """The files of a base policy that are written again when it is validated again. The record has a digest of its own."""
 _SETTINGS_WITHOUT_EFFECT: dict[str, Any] = {"micro_batch": True, "least_valid": True, "validation": {"least_valid"}}

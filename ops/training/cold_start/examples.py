@@ -25,7 +25,9 @@ class SftExample(TypedDict):
     """A prompt and the workflow to be learnt, as messages in TRL's conversational form."""
 
     prompt: list[Message]
+    """The messages of the prompt."""
     completion: list[Message]
+    """The message with the workflow."""
 
 
 async def sample_examples(

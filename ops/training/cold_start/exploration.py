@@ -27,7 +27,9 @@ MIN_TRUSTED_RELIABILITY = 0.8
 """The reliability on a subject from which a workflow becomes an example for problems on which it was not tried."""
 
 Progress = Callable[[int, int], None]
+"""A callback that receives the number of tried workflows and the number of all."""
 Pairs = Sequence[tuple[Problem, Workflow]]
+"""Problems, each with a workflow that is tried on it."""
 Subject = tuple[str, str]
 """A domain and a subject in it."""
 

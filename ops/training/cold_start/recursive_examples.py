@@ -28,6 +28,7 @@ class FirstRound(NamedTuple):
     problem_key: str
     """The key of the problem."""
     workflow: Workflow
+    """The executed workflow."""
     answer: str
     """The final response."""
     is_right: bool

@@ -47,11 +47,15 @@ class PrecachedResponse(NamedTuple):
     """The fields of a precached response that the sampler needs."""
 
     worker: str
+    """The name of the worker."""
     problem_key: str
     """The key of the problem."""
     subject: str
+    """The subject of the problem."""
     text: str
+    """The text of the response."""
     correct: bool
+    """True if the answer is right."""
 
 
 def load_subtasks(file: Path) -> tuple[Subtask, ...]:

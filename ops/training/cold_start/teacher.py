@@ -31,6 +31,7 @@ class TeacherWorkflows(NamedTuple):
 
 
 NO_TEACHER_WORKFLOWS = TeacherWorkflows({})
+"""The result without a teacher."""
 
 
 async def collect_teacher_workflows(

@@ -25,6 +25,7 @@ from ops.workflow.literals import FormatFailure
 from ops.workflow.team import Team
 
 RECORD_FILE = "cold_start.json"
+"""The file in a policy's folder that holds its `ColdStartRecord`."""
 VALIDATION_BATCH = 32
 """The number of workflows that are generated together."""
 MAX_SAMPLE = 64
@@ -108,7 +109,7 @@ class ColdStartRecord(Settings):
 
 
 class ColdStartVerdict(Settings):
-    """Whether GRPO may start from a policy, and why."""
+    """The verdict on a policy that says whether GRPO may start from it, and why."""
 
     passed: bool
     """True if GRPO may start."""

@@ -20,6 +20,7 @@ from ops.training.run.processes import STOP_SIGNALS, silence_libraries, watch_pa
 from ops.training.run.training_run import PLAN_FILE, RunPlan, RunResult, build_training_command
 
 EXIT_ERROR = 1
+"""The exit status after a known error."""
 
 
 def main() -> int:
@@ -32,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m ops.training.grpo", description=what)
     parser.add_argument("--run", type=Path, required=True, help="folder that holds run.json")
     arguments = parser.parse_args()
-    for number in STOP_SIGNALS:  # before the first step; a shell ignores SIGINT for background processes
+    for number in STOP_SIGNALS:  # a shell lets background processes ignore SIGINT
         signal.signal(number, signal.SIG_DFL)
     watch_parents()
     # Dagster reads messages from one process, so only the first rank reports.
@@ -74,7 +75,7 @@ def train_run(folder: Path) -> RunResult | None:
         remedy = "Start it with: " + shlex.join(build_training_command(plan, folder))
         raise ConfigError(folder / PLAN_FILE, "recipe.grpo.deepspeed", "needs its launcher", remedy)
     check_cold_start(plan.base_policy, plan.recipe.cold_start)
-    if plan.recipe.grpo.deepspeed is None:  # otherwise before the ranks start, which must agree
+    if plan.recipe.grpo.deepspeed is None:  # with DeepSpeed this was done before the ranks started
         find_intact_checkpoint(folder)
     silence_libraries()
     from ops.training.grpo.trainer import run_training

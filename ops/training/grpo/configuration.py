@@ -61,7 +61,8 @@ def build_trl_config(plan: RunPlan, folder: Path, ends: Sequence[int] = ()) -> G
         disable_tqdm=True,
         log_completions=False,
     )
-    # Set only now for DeepSpeed on CPUs: transformers allows it there only beside `use_cpu`, which disables DeepSpeed.
+    # bf16 is set here for DeepSpeed on CPUs, because the constructor accepts it on CPUs only together with `use_cpu`,
+    # which disables DeepSpeed.
     arguments.bf16 = bf16
     return arguments
 

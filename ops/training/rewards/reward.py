@@ -98,6 +98,7 @@ TOP_PATTERNS = 10
 NO_WAITING = OutagePolicy(max_unscorable=1.0, total_s=0.0)
 """An outage policy that accepts a step even if every worker is unreachable."""
 RewardFunction = Callable[..., Awaitable[list[float | None]]]
+"""A function that TRL calls with a batch of completions and that returns a reward, or None, for each."""
 
 
 @dataclass

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ops.conductor.rollout import Rollout
 
 MeasureTrace = Callable[[WorkflowTrace], float]
+"""A function that returns one number about an executed workflow."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,11 @@ class RewardTerm:
     """A function that measures one cost of an executed workflow, in a unit of its own; the value is never negative."""
 
     name: str
+    """The name by which a recipe gives the term a weight."""
     unit: str
+    """The unit of the value."""
     measure: MeasureTrace
+    """The function that returns the value for an executed workflow."""
 
 
 def reward_term(unit: str) -> Callable[[MeasureTrace], RewardTerm]:
@@ -35,6 +39,7 @@ def reward_term(unit: str) -> Callable[[MeasureTrace], RewardTerm]:
 
 
 TERMS = Registry("ops.training.rewards.terms", RewardTerm)
+"""All reward terms by name, from the files of the package `ops.training.rewards.terms`."""
 
 
 def weigh_terms(rollout: Rollout, weights: Mapping[str, float]) -> dict[str, float]:

@@ -24,6 +24,7 @@ from ops.core.errors import PodiumError, causes
 log = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints in a run's folder."""
 UNFINISHED_FOLDERS = ("policy", "extensions")
 """The folders of a run that may be deleted as long as the run has no result."""
 _NAME = re.compile(r"checkpoint-\d+")

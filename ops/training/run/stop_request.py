@@ -48,7 +48,7 @@ class StopRequest(TrainerCallback):  # type: ignore[misc]
     def _on_signal(self, number: int, *_: Any) -> None:
         if not self._name:
             self._name = signal.Signals(number).name
-            os.write(1, _NOTICE.format(name=self._name).encode())  # the signal may have interrupted `print`
+            os.write(1, _NOTICE.format(name=self._name).encode())  # `print` fails if the signal interrupted `print`
 
     async def sleep(self, seconds: float) -> None:
         """Wait for `seconds` seconds during a step that cannot be finished yet. Raises `TrainingStopped` on a request

@@ -39,6 +39,7 @@ ABOUT_EXPERIMENT = (
     "GRPO training of Conductors, one run for each stage of a recipe. The tag `model_version` names the version that "
     "was released of it, `release_run` the run of the experiment podium that has its scores."
 )
+"""The description of the experiment in MLflow."""
 RUN_FILE = "mlflow.json"
 """The file in a run's folder that names its MLflow run, which all attempts share."""
 _SQLITE = "sqlite:///"
@@ -73,6 +74,7 @@ class _Step(NamedTuple):
     timestamp_ms: int
     """The time at which the step ended, in milliseconds since 1970."""
     metrics: dict[str, float]
+    """The finite numbers of the step by name."""
     workflow: str
     """The text of a sample workflow. It is empty if none is logged for this step."""
     saved: bool = False
@@ -135,7 +137,7 @@ class MlflowTracking:
                 self._send(client, self._pending[0])
                 self._pending.pop(0)
             then(client)
-        except Exception as error:  # noqa: BLE001  (whatever a store raises, a training is worth more than its curve there)
+        except Exception as error:  # noqa: BLE001  (no error of a store may end a training)
             self._next_attempt = self._clock() + _RETRY_S
             if not self._warned:
                 self._warned = True

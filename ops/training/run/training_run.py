@@ -31,6 +31,7 @@ from ops.training.run.processes import PARENT_VARIABLE, read_training_node
 from ops.training.run.trainer_version import record_trainer
 
 PLAN_FILE, RESULT_FILE, CURVE_FILE, DEEPSPEED_FILE = "run.json", "result.json", "curve.jsonl", "deepspeed.json"
+"""The files in a run's folder with its plan, its result, its curve and the settings of DeepSpeed."""
 LOG_FILE = "trainer.log"
 """The file in a run's folder to which the trainer's output is written."""
 EXTENSIONS_FOLDER = "extensions"
@@ -57,7 +58,7 @@ class RunPlan(Settings):
     recipe: Recipe
     """The recipe, with the GRPO settings of this run's stage."""
     pool: Pool
-    """The pool of workers that the run calls."""
+    """The pool of workers that the run calls, with their prices and limits."""
     offered: tuple[str, ...]
     """The names of the offered workers. A worker's ordinal in the prompt is its place in this tuple."""
     base_policy: Path

@@ -44,7 +44,7 @@ class RoundsMixin:
         rows, second = len(prompts), mark_recursive_rollouts(questions)
         first = [place for place in range(rows) if not second[place]]
         ids = self.tokenize_prompts(list(prompts))
-        # On every rank, `alike` consecutive rows have one prompt, which is sent to vLLM's server once.
+        # On every rank, `alike` consecutive rows have the same prompt, which is sent to vLLM's server only once.
         alike = math.gcd(self.num_generations // 2, rows // 2)
         written, said = self.generate_turn([ids[place] for place in first], None, {}, alike)
         texts = self.processing_class.batch_decode(written, skip_special_tokens=True)
@@ -57,7 +57,7 @@ class RoundsMixin:
             ),
             self.async_loop,
         ).result()
-        # The maximum time applies to each of a step's two waits for workers, not to both together.
+        # With this barrier, the time-out of collectives applies to each of the two waits for workers, not to their sum.
         self.accelerator.wait_for_everyone()
         others = [place for place in range(rows) if second[place]]
         going = [place for place in others if place in chats]

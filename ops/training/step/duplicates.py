@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 ROW_COLUMNS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
+"""The columns of TRL's inputs that have one row per rollout and are reduced."""
 AVERAGED_LOSSES = ("grpo", "dr_grpo")
 """The losses that are means over rows."""
 _ZERO_ADVANTAGE = 1e-6

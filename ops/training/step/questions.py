@@ -40,6 +40,7 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.order.record_variances((row["problem"], variance(scored)) for row, scored in groups if len(scored) > 1)
 
     def state(self) -> dict[str, Any]:
+        """Return the state that transformers saves in each checkpoint's trainer_state.json."""
         return {"args": {}, "attributes": self.order.state}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -50,6 +51,7 @@ class QuestionTrainer(HookedTrainer):
     """A GRPO trainer whose questions `step_questions` chooses. If it is None, they are those of the data set."""
 
     step_questions: StepQuestions | None = None
+    """The object that chooses the questions of each step. None stands for the order of the data set."""
     _step_rows: Sequence[Row] = ()
     """The questions of the present step on all ranks."""
     _step_rewards: torch.Tensor | None = None

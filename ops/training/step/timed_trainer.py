@@ -16,13 +16,16 @@ from ops.training.step.packing import pack_groups, score_packed
 from ops.training.step.questions import QuestionTrainer
 
 FULL_ATTENTION = {"full_attention"}
+"""The layer types of a model in which every layer has full attention."""
 
 
 class FinishedRollouts(NamedTuple):
     """The statistics of a step's rollouts, and the seconds that this process waited for them."""
 
     statistics: StepStatistics
+    """The statistics of the rollouts on this rank."""
     waiting_seconds: float
+    """Seconds that this process waited for their rewards."""
 
 
 class TimedTrainer(QuestionTrainer):

@@ -73,6 +73,8 @@ REGISTRY = WorkspacePart(
 )  # fmt: skip
 ARTIFACTS = WorkspacePart("artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI", (), "files")
 SNAPSHOTS = WorkspacePart("snapshots", "snapshots")
+ALERTS = WorkspacePart("alerts", "alerts.jsonl", unit="alerts")
+"""The record of alerts, a line of JSON each. No command stops if it is lost, and those that show alerts say so."""
 PARTS = (LEDGER, CACHE, REGISTRY, ARTIFACTS, SNAPSHOTS)
 """In the order in which a backup copies them: artifacts after the registry that names them."""
 _EVIDENCE = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
@@ -109,6 +111,17 @@ def find_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Data
     return found
 
 
+def find_lost_alerts(workspace: Workspace) -> DataError | None:
+    """Return a one-line error if the record of alerts holds fewer readable alerts than it held before; else None."""
+    count, before = _count_contents(workspace, ALERTS) or 0, _read_record(workspace).get(ALERTS.name, 0)
+    if count >= before:
+        return None
+    file = workspace.state / ALERTS.relative_path
+    state = f"holds {max(count, 0):,} readable alerts" if file.exists() else "is missing"
+    remedy = f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT_OPTION} to `podium run`"
+    return DataError(file, "", f"{state}, and it held {before:,} before", remedy)
+
+
 def _find_evidence(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping[str, int]) -> str:
     """Return what shows that a part with this contents held more; "" if nothing does."""
     before, other = noted.get(part.name, 0), _EVIDENCE[part]
@@ -129,13 +142,13 @@ def check_parts(workspace: Workspace) -> None:
         raise PodiumError("\n".join(map(str, found)))
     if found:
         raise found[0]
-    accept_missing_parts(workspace)
+    accept_missing_parts(workspace, *_EVIDENCE)
 
 
 def record_parts(workspace: Workspace) -> None:
     """Write down what the parts hold, for later comparisons, if it is more than is written down."""
     noted = _read_record(workspace)
-    counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS)}
+    counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS, ALERTS)}
     _write_record(workspace, noted | {name: count for name, count in counts.items() if count > noted.get(name, 0)})
 
 
@@ -151,9 +164,10 @@ def accept_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Pa
             aside.append(file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}")))
             for log in (file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
                 log.unlink(missing_ok=True)
-    _write_record(
-        workspace, _read_record(workspace) | {ARTIFACTS.name: _count_contents(workspace, ARTIFACTS) or 0} | agreed
-    )
+    # A person who agrees to all that is missing agrees to lost alerts too.
+    counted = (ARTIFACTS,) if parts else (ARTIFACTS, ALERTS)
+    others = {part.name: max(_count_contents(workspace, part) or 0, 0) for part in counted}
+    _write_record(workspace, _read_record(workspace) | others | agreed)
     return aside
 
 
@@ -162,6 +176,8 @@ def _count_contents(workspace: Workspace, part: WorkspacePart) -> int | None:
     file = workspace.state / part.relative_path
     if part.is_on_server(workspace):
         return None
+    if part is ALERTS:
+        return _readable_lines(file)
     if not part.tables:
         return sum(each.is_file() for each in file.rglob("*"))
     if not file.exists():
@@ -169,6 +185,19 @@ def _count_contents(workspace: Workspace, part: WorkspacePart) -> int | None:
     if file.is_file() and not (os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK)):
         return None  # the command that uses it reports that
     return count_rows(file, part.tables)
+
+
+def _readable_lines(file: Path) -> int:
+    """Return how many lines of a file hold a JSON object each; 0 if there is no such file."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    found = 0
+    for line in lines:
+        with suppress(ValueError):
+            found += isinstance(json.loads(line), dict)
+    return found
 
 
 def count_rows(file: Path, tables: tuple[str, ...]) -> int:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ops.config import Setup, digest
-from ops.core.checked import read_json, write_json
+from ops.core.checked import read_json, set_aside_if_damaged, write_json
 from ops.core.once import INCOMPLETE, Key, add_code_version, data_version, make_once
 from ops.core.processes import lock_files
 from ops.grading import find_available_isolation
@@ -45,6 +45,7 @@ def check_once(
     file = setup.workspace.state / "checks" / f"{name}.json"
     key = _key(setup, stage, asked)
     with lock_files(setup.workspace, file):
+        set_aside_if_damaged(file, "The check is made again")
         force = force or _page_is_missing(file)
         report = make_once([file], key, lambda: _store_report(check(setup, asked), file, key), always=force)
         return (_read_report(file), False) if report is None else (report, True)

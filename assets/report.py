@@ -37,7 +37,7 @@ def evidence_of(podium: Podium) -> Evidence:
     """Return the evidence on this configuration's last policy. Raises `DataError` if there is no policy yet."""
     setup = podium.load()
     mix = setup.workspace.data / "training_mix.jsonl"
-    if not mix.is_file():
+    if not mix.exists():
         raise DataError(mix, "", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}`")
     return gather(setup, training_runs(podium), base_policy_folder(setup))
 

@@ -138,6 +138,12 @@ _DATABASE_REMEDIES = {
     "unable to open": "Make the file and its folder readable and writable for this user",
 }
 """Words of SQLite's messages → remedy."""
+_DAGSTER = "dagster"
+"""The folder of Dagster's databases below `.podium`, which no backup holds."""
+_BEGIN_HISTORY = (
+    "Move the file away and run the same command again: Dagster begins a new one. The list of earlier runs is lost; "
+    "results, responses and costs are kept"
+)
 _RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
 
 
@@ -145,11 +151,13 @@ def _of_a_database(cause: sqlite3.DatabaseError, error: BaseException) -> str:
     """Return the message about a database that SQLite names in no error; `error` has `cause` among its causes."""
     file, said = _database_in_use(error), str(cause)
     if file is not None and file.is_dir():
-        return f"{file}: is a folder, and a database belongs there. Move it away. {_RESTORE}"
+        remedy = _BEGIN_HISTORY if _DAGSTER in file.parent.parts else f"Move it away. {_RESTORE}"
+        return f"{file}: is a folder, and a database belongs there. {remedy}"
     if not isinstance(cause, sqlite3.OperationalError) or "malformed" in said:
         named = [file] if file is not None else [*_damaged()]
         if named:
-            return f"{', '.join(map(str, named))}: {said}. {_RESTORE}"
+            is_dagsters = all(_DAGSTER in each.parent.parts for each in named)
+            return f"{', '.join(map(str, named))}: {said}. {_BEGIN_HISTORY if is_dagsters else _RESTORE}"
     remedy = next((remedy for words, remedy in _DATABASE_REMEDIES.items() if words in said), "Check the file's disk")
     return f"{file or _state() / '*.db'}: {said}. {remedy}"
 

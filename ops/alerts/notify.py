@@ -58,10 +58,10 @@ def kept(workspace: Workspace, count: int) -> list[Kept]:
     for line in reversed(file.read_text(encoding="utf-8", errors="replace").splitlines()):
         try:
             facts = json.loads(line)
-        except ValueError:
+            at, problems = facts.pop("at"), facts.pop("problems")
+            found.append(Kept(at, Notice(**facts), tuple(problems)))
+        except (ValueError, TypeError, KeyError, AttributeError):
             continue
-        at, problems = facts.pop("at"), facts.pop("problems")
-        found.append(Kept(at, Notice(**facts), tuple(problems)))
         if len(found) == count:
             break
     return found

@@ -73,6 +73,8 @@ REGISTRY = WorkspacePart(
 )  # fmt: skip
 ARTIFACTS = WorkspacePart("artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI", (), "files")
 SNAPSHOTS = WorkspacePart("snapshots", "snapshots")
+ALERTS = WorkspacePart("alerts", "alerts.jsonl", unit="alerts")
+"""The record of alerts, a line of JSON each. No command stops if it is lost, and those that show alerts say so."""
 PARTS = (LEDGER, CACHE, REGISTRY, ARTIFACTS, SNAPSHOTS)
 """In the order in which a backup copies them: artifacts after the registry that names them."""
 _WITNESSES = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
@@ -109,6 +111,17 @@ def missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError
     return found
 
 
+def find_lost_alerts(workspace: Workspace) -> DataError | None:
+    """Return a one-line error if the record of alerts holds fewer readable alerts than it held before; else None."""
+    count, before = _count(workspace, ALERTS) or 0, _noted(workspace).get(ALERTS.name, 0)
+    if count >= before:
+        return None
+    file = workspace.state / ALERTS.place
+    state = f"holds {max(count, 0):,} readable alerts" if file.exists() else "is missing"
+    remedy = f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT} to `podium run`"
+    return DataError(file, "", f"{state}, and it held {before:,} before", remedy)
+
+
 def _proof(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping[str, int]) -> str:
     """Return what shows that a part with this contents held more; "" if nothing does."""
     before, other = noted.get(part.name, 0), _WITNESSES[part]
@@ -129,13 +142,13 @@ def check_parts(workspace: Workspace) -> None:
         raise PodiumError("\n".join(map(str, found)))
     if found:
         raise found[0]
-    accept_missing(workspace)
+    accept_missing(workspace, *_WITNESSES)
 
 
 def note_parts(workspace: Workspace) -> None:
     """Write down what the parts hold, for later comparisons, if it is more than is written down."""
     noted = _noted(workspace)
-    counts = {part.name: _count(workspace, part) or 0 for part in (*_WITNESSES, ARTIFACTS)}
+    counts = {part.name: _count(workspace, part) or 0 for part in (*_WITNESSES, ARTIFACTS, ALERTS)}
     _write(workspace, noted | {name: count for name, count in counts.items() if count > noted.get(name, 0)})
 
 
@@ -151,7 +164,9 @@ def accept_missing(workspace: Workspace, *parts: WorkspacePart) -> list[Path]:
             aside.append(file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}")))
             for log in (file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
                 log.unlink(missing_ok=True)
-    _write(workspace, _noted(workspace) | {ARTIFACTS.name: _count(workspace, ARTIFACTS) or 0} | agreed)
+    # A person who agrees to all that is missing agrees to lost alerts too.
+    others = {part.name: max(_count(workspace, part) or 0, 0) for part in (ARTIFACTS, *([] if parts else [ALERTS]))}
+    _write(workspace, _noted(workspace) | others | agreed)
     return aside
 
 
@@ -160,6 +175,8 @@ def _count(workspace: Workspace, part: WorkspacePart) -> int | None:
     file = workspace.state / part.place
     if part.is_elsewhere(workspace):
         return None
+    if part is ALERTS:
+        return _readable_lines(file)
     if not part.tables:
         return sum(each.is_file() for each in file.rglob("*"))
     if not file.exists():
@@ -167,6 +184,19 @@ def _count(workspace: Workspace, part: WorkspacePart) -> int | None:
     if file.is_file() and not (os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK)):
         return None  # the command that uses it reports that
     return rows_in(file, part.tables)
+
+
+def _readable_lines(file: Path) -> int:
+    """Return how many lines of a file hold a JSON object each; 0 if there is no such file."""
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    found = 0
+    for line in lines:
+        with suppress(ValueError):
+            found += isinstance(json.loads(line), dict)
+    return found
 
 
 def rows_in(file: Path, tables: tuple[str, ...]) -> int:

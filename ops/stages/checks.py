@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ops.config import Setup, digest
-from ops.core.checked import read_json, write_json
+from ops.core.checked import read_json, set_aside_if_damaged, write_json
 from ops.core.once import INCOMPLETE, Key, data_version, once, with_code
 from ops.core.processes import alone
 from ops.grading import find_available_isolation
@@ -45,6 +45,7 @@ def check_once(
     file = setup.workspace.state / "checks" / f"{name}.json"
     key = _key(setup, stage, asked)
     with alone(setup.workspace, file):
+        set_aside_if_damaged(file, "The check is made again")
         force = force or _page_is_missing(file)
         report = once([file], key, lambda: _store_report(check(setup, asked), file, key), again=force)
         return (_read_report(file), False) if report is None else (report, True)

@@ -75,8 +75,12 @@ def list_(count: int, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from ops.alerts.notify import kept
+    from ops.core.parts import find_lost_alerts
 
-    entries = kept(Workspace.find(), count)
+    workspace = Workspace.find()
+    entries = kept(workspace, count)
+    if (lost := find_lost_alerts(workspace)) is not None:
+        click.echo(str(lost), err=True)
     if as_json:
         print_json(entries)
         return

@@ -34,13 +34,15 @@ def status(as_json: bool) -> None:
     has not promoted it.
     """
     from ops.alerts.notify import kept
-    from ops.core.parts import REGISTRY, missing_parts
+    from ops.core.parts import REGISTRY, find_lost_alerts, missing_parts
     from ops.release import registry
     from ops.spending.books import this_month
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
     missing = missing_parts(workspace)
+    if (lost_alerts := find_lost_alerts(workspace)) is not None:
+        missing.append(lost_alerts)
     champion = challenger = None
     if all(each.file != str(workspace.state / REGISTRY.place) for each in missing):
         champion, challenger = registry.champion(workspace), registry.challenger(workspace)

@@ -17,9 +17,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from ops.benchmarks.graded import graders_key_of_file
+from ops.benchmarks.problem_files import hash_problems
 from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
 from ops.config.loading import check_against_pool, in_words
-from ops.core.atomic import sha256_of, write_text
+from ops.core.atomic import write_text
 from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside, stored_key
 from ops.core.errors import ConfigError, DataError
 from ops.core.once import Key
@@ -314,7 +315,7 @@ def run_inputs(
     mix = setup.workspace.data / "training_mix.jsonl"
     return {
         "stage": "adaptive" if adaptive else "recursive" if recursive else "conductor",
-        "data": sha256_of(mix)[:16],
+        "data": hash_problems(mix)[:16],
         "grader": digest(graders_key_of_file(mix)),
         "policy": policy_key(base_policy),
         "workers": setup.pool.answers_key,

@@ -19,6 +19,7 @@ from ops.core.parts import (
     WorkspacePart,
     accept_missing,
     check_parts,
+    find_lost_alerts,
     missing_parts,
     note_parts,
 )
@@ -199,3 +200,26 @@ def test_reading_makes_no_file(workspace: Workspace) -> None:
     assert not workspace.state.exists()
     pay(workspace, 1)
     assert (len(cache), ledger.by_run()["run"].calls) == (1, 1)
+
+
+@pytest.mark.parametrize(("damage", "state"), [
+    (lambda file: file.unlink(), "is missing"),
+    (lambda file: file.write_text(""), "holds 0 readable alerts"),
+    (lambda file: file.write_text(file.read_text()[:-5]), "holds 1 readable alerts"),
+])  # fmt: skip
+def test_alerts_that_are_lost_are_told_until_a_person_agrees(
+    tmp_path: Path, damage: Callable[[Path], None], state: str
+) -> None:
+    workspace = Workspace(tmp_path)
+    file = workspace.state / "alerts.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"at": 1}\n{"at": 2}\n')
+    assert find_lost_alerts(workspace) is None
+    note_parts(workspace)
+    damage(file)
+    lost = find_lost_alerts(workspace)
+    assert lost is not None and f"alerts.jsonl: {state}, and it held 2 before" in str(lost) and ACCEPT in str(lost)
+    check_parts(workspace)  # nothing that spends stops
+    assert find_lost_alerts(workspace) is not None
+    accept_missing(workspace)
+    assert find_lost_alerts(workspace) is None

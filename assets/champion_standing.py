@@ -17,7 +17,7 @@ from ops.precaching.opening import open_client
 from ops.retraining.standing import alert_on_decision, find_unanswered_benchmarks, judge_champion, plan_required_work
 from ops.retraining.start import get_champion_folder
 from ops.stages.evaluation import score_policy
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 
 @dg.asset(
@@ -76,9 +76,8 @@ def _score_champion(
     """Score the champion and its opponents where scores are missing, and compare them."""
     setup, progress = podium.load_setup(), reporter.begin_progress(context)
     policy = get_champion_folder(setup.workspace, change)
-    calls = (
-        ask_opponents(podium, missing, progress).calls if (missing := find_unanswered_benchmarks(setup)) else Counts()
-    )
+    missing = find_unanswered_benchmarks(setup)
+    calls = ask_opponents(podium, missing, progress).calls if missing else CallCounts()
     if missing := find_unscored(setup, policy):
         client = open_client(setup, "evaluation")
         with serve_local_workers(setup):

@@ -41,7 +41,7 @@ def drift(
     gate.require_ready(podium, "workers", *(["evaluation"] if registry.find_champion(podium.find_workspace()) else []))
     setup, on = podium.load_setup(), get_utc_day()
     settings = podium.get_snapshot().retraining.drift
-    client = open_client(setup.beside(f"drift-{on:%Y-%m}"), "drift")
+    client = open_client(setup.with_account(f"drift-{on:%Y-%m}"), "drift")
     with serve_local_workers(setup):
         records = run_drift_round(setup, client, settings, on)
     reporter.count_calls(context, client.counts)

@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets import metadata
 from assets.resources import OnProgress, RunResource, serve_local_workers
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.core.response_rows import ResponseRow
 from ops.evaluation.comparison import outcomes_file
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
@@ -18,14 +18,14 @@ from ops.evaluation.stored_baselines import baselines_folder
 from ops.planning.stored import find_unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import WorkerBenchmark, evaluation_folder
-from ops.results.leaderboard import accuracy_by_benchmark, reach_tables, tables
+from ops.results.leaderboard import chart_accuracy_by_benchmark
 from ops.results.summary import Summary, summarize
 from ops.retraining.standing import find_champion_to_rescore, find_scored_cold_start
 from ops.stages.comparing import compare_once
 from ops.stages.evaluation import are_baselines_scored, is_policy_scored, score_baselines, score_policy
 from ops.stages.responses import answer_evaluation_questions, is_evaluation_answered
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 
 class OpponentScores(NamedTuple):
@@ -34,7 +34,7 @@ class OpponentScores(NamedTuple):
     workers: Mapping[WorkerBenchmark, Sequence[ResponseRow]]
     baselines: Mapping[str, Mapping[str, Summary]]
     """Baseline → benchmark → its score."""
-    calls: Counts
+    calls: CallCounts
 
 
 def find_base_policy(podium: RunResource) -> Path | None:
@@ -94,9 +94,9 @@ def compare_policy(podium: RunResource, policy: Path, *, again: bool = False) ->
     made = compare_once(setup, policy, find_base_policy(podium), force=again)
     if made is None:
         return None
+    tables = build_tables(made.leaderboard) | build_reach_tables(made.reach)
     return {
-        **{name: metadata.make_table(*columns) for name, columns in tables(made.leaderboard).items() if columns.rows},
-        **{name: metadata.make_table(*columns) for name, columns in reach_tables(made.reach).items() if columns.rows},
-        "accuracy": metadata.embed_png("accuracy", png(accuracy_by_benchmark(made.leaderboard))),
+        **{name: metadata.make_table(*columns) for name, columns in tables.items() if columns.rows},
+        "accuracy": metadata.embed_png("accuracy", render_png(chart_accuracy_by_benchmark(made.leaderboard))),
         "outcomes": dg.MetadataValue.path(outcomes_file(setup.workspace, policy)),
     }

@@ -7,7 +7,7 @@ from assets.leaderboard import leaderboard
 from assets.recursive_conductor import get_final_policy_folder
 from assets.registered_model import registered_model
 from assets.resources import RunResource
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.reports.verdict import draw_differences, make_checks_table, make_comparison_table
 from ops.stages.release import judge_and_promote
 
@@ -28,7 +28,7 @@ def promotion(podium: RunResource) -> dg.MaterializeResult:
         for opponent in outcome.dossier.opponents:
             if opponent.pairings:
                 shown = make_comparison_table(opponent, outcome.dossier.confidence)
-                picture = png(draw_differences(opponent, outcome.dossier.confidence))
+                picture = render_png(draw_differences(opponent, outcome.dossier.confidence))
                 facts[f"against_the_{opponent.name}"] = metadata.make_table(shown.head, shown.rows)
                 facts[f"differences_to_the_{opponent.name}"] = metadata.embed_png("paired differences", picture)
     return dg.MaterializeResult(metadata=facts)

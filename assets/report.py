@@ -21,7 +21,7 @@ from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.errors import DataError
-from ops.core.once import Key, data_version, once, with_code
+from ops.core.once import Key, add_code_version, data_version, make_once
 from ops.release import registry
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import (
@@ -45,7 +45,7 @@ def gather_run_evidence(podium: RunResource) -> Evidence:
     """Return the evidence on this configuration's last policy. Raises `DataError` if there is no policy yet."""
     setup = podium.load_setup()
     mix = setup.workspace.data / "training_mix.jsonl"
-    if not mix.is_file():
+    if not mix.exists():
         raise DataError(mix, "", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}`")
     return gather_evidence(setup, list_training_runs(podium), base_policy_folder(setup))
 
@@ -77,7 +77,8 @@ def report(context: dg.AssetExecutionContext, podium: RunResource) -> dg.Materia
     """Write all results as one HTML page, and attach it to the version in MLflow. No worker is called."""
     page = get_page_file(podium)
     again = is_rebuild_requested(context) or not page.with_suffix("").is_dir()
-    if (published := once([page], _compute_key(podium), lambda: _publish_current_report(podium), again=again)) is None:
+    published = make_once([page], _compute_key(podium), lambda: _publish_current_report(podium), always=again)
+    if published is None:
         return report_unchanged(context, data_version(page))
     evidence, made, versions = published
     facts: dict[str, dg.MetadataValue | str] = {
@@ -110,7 +111,7 @@ def _compute_key(podium: RunResource) -> Key:
         "settings": digest(snapshot.model_dump(mode="json", exclude={"git_commit": True, "recipe": {"budget"}})),
     }
     exhibits = (f"ops.reports.exhibits.{name}" for name in EXHIBITS)
-    return with_code(key, "ops.reports.page", "ops.reports.gathering", *exhibits)
+    return add_code_version(key, "ops.reports.page", "ops.reports.gathering", *exhibits)
 
 
 def _describe_exhibit(made: MadeExhibit, page: Path) -> dict[str, dg.MetadataValue | str]:

@@ -12,7 +12,7 @@ from assets.conductor import train_with_local_workers
 from assets.recursive_conductor import list_training_runs
 from assets.resources import Reporter, RunResource, count_calls_of_run, serve_local_workers
 from ops.config.studies import STUDIES as FILE
-from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, readable, studies_now
+from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, require_studies, try_load_studies
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
@@ -21,7 +21,7 @@ from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.stages.studies.study import run_study
 from ops.stages.study_context import StudyContext
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 GROUP = "experiments"
 ASSET_PREFIX = "study"
@@ -51,7 +51,7 @@ def load_study(podium: RunResource, name: str, only: tuple[str, ...] = ()) -> St
     if name in STUDIES:
         return Study(name, STUDIES[name], only)
     snapshot, file = podium.get_snapshot(), podium.find_workspace().config / FILE
-    return Study(name, readable(snapshot.studies).named(name, snapshot.recipe_file, file), only)
+    return Study(name, require_studies(snapshot.studies).find(name, snapshot.recipe_file, file), only)
 
 
 def load_study_inputs(podium: RunResource) -> StudyInputs:
@@ -138,7 +138,7 @@ def _make_asset(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinit
         with _open_study(context, podium, reporter, trainer, chosen) as making:
             found = run_study(chosen, load_study_inputs(podium), making)
         made = (*map(count_calls_of_run, making.results), *(client.counts for client in making.clients))
-        calls = sum(made, Counts())
+        calls = sum(made, CallCounts())
         reporter.count_calls(context, calls)
         return dg.MaterializeResult(
             metadata={**metadata.describe_findings(entry.title, found), **metadata.describe_calls(calls)}
@@ -154,7 +154,7 @@ study_assets = [_make_asset(name, entry) for name, entry in STUDIES.items()]
 def make_configured_assets(config: Path) -> list[dg.AssetsDefinition]:
     """Return an asset for each study of the file. For a file that cannot be read, it is one asset that fails with the
     reason."""
-    known = studies_now(config)
+    known = try_load_studies(config)
     if isinstance(known, Studies):
         return [_make_asset(name, entry) for name, entry in known.studies.items()]
 
@@ -166,7 +166,7 @@ def make_configured_assets(config: Path) -> list[dg.AssetsDefinition]:
         description=f"The studies of config/{FILE} cannot be read. {known}",
     )
     def unreadable(podium: RunResource) -> None:
-        readable(podium.get_snapshot().studies)
+        require_studies(podium.get_snapshot().studies)
         raise PodiumError(f"config/{FILE} can be read now: reload the code location to see its assets")
 
     return [unreadable]

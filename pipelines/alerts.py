@@ -15,7 +15,7 @@ from ops.alerts.catalogue import CAP_REACHED, FIRST_STEP_INVALID, RUN_FAILED
 from ops.config import load_alerts
 from ops.core.errors import ConfigError, OverBudget
 from ops.core.workspace import Workspace
-from ops.spending.ledger import NEXT_CALL
+from ops.spending.ledger import CAP_MESSAGE
 from ops.training.run.ending import INVALID_FIRST_STEP
 from pipelines.home import fail_orphaned_runs, find_process
 
@@ -49,7 +49,7 @@ def make_failure_sensor(podium: RunResource) -> dg.SensorDefinition:
 def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Send one alert about the failed run, of the kind `budget` if a cap ended it. Nothing is raised."""
     errors = list(_iterate_errors(instance, run))
-    budget = any(error.cls_name == OverBudget.__name__ or NEXT_CALL in error.message for error in errors)
+    budget = any(error.cls_name == OverBudget.__name__ or CAP_MESSAGE in error.message for error in errors)
     name = _describe_run(run.asset_selection) if run.asset_selection else run.job_name
     text = f"run {run.run_id} of {name}\n{run.tags.get('podium/recipe', '')}\n\n"
     text += _find_cause(errors) or _find_failure_message(instance, run)

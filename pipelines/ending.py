@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ops.core.errors import PodiumError, causes
+from ops.core.errors import PodiumError, iterate_causes
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM."""
@@ -111,7 +111,7 @@ def explain_error(error: BaseException) -> str | None:
     """Return a one-line message with a remedy for an error of the machine; None for any other error."""
     if os.environ.get(TRACEBACK_VARIABLE):
         return None
-    for each in causes(error, drivers=True):
+    for each in iterate_causes(error, drivers=True):
         if isinstance(each, PodiumError):
             return str(each)
         if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _DEFECT_ERRORS):
@@ -120,7 +120,7 @@ def explain_error(error: BaseException) -> str | None:
             named = os.fsdecode(each.filename) if isinstance(each.filename, str | bytes) else _find_file_in_use(error)
             where = f"{named}: " if named else ""
             return f"{where}{os.strerror(each.errno)}. {_MACHINE_ERRORS[each.errno]}"
-    for each in causes(error, drivers=True):
+    for each in iterate_causes(error, drivers=True):
         if type(each).__module__.partition(".")[0] in _STORES:
             said = next((line for line in str(each).splitlines() if line.strip()), type(each).__name__)
             return f"{said.strip()}. Check the store that it names; {TRACEBACK_VARIABLE}=1 shows where this arose"
@@ -138,6 +138,12 @@ _DATABASE_REMEDIES = {
     "unable to open": "Make the file and its folder readable and writable for this user",
 }
 """Words of SQLite's messages → remedy."""
+_DAGSTER = "dagster"
+"""The folder of Dagster's databases below `.podium`, which no backup holds."""
+_BEGIN_HISTORY = (
+    "Move the file away and run the same command again: Dagster begins a new one. The list of earlier runs is lost; "
+    "results, responses and costs are kept"
+)
 _RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
 
 
@@ -145,18 +151,20 @@ def _explain_database_error(cause: sqlite3.DatabaseError, error: BaseException) 
     """Return the message about a database that SQLite names in no error; `error` has `cause` among its causes."""
     file, said = _find_database_in_use(error), str(cause)
     if file is not None and file.is_dir():
-        return f"{file}: is a folder, and a database belongs there. Move it away. {_RESTORE}"
+        remedy = _BEGIN_HISTORY if _DAGSTER in file.parent.parts else f"Move it away. {_RESTORE}"
+        return f"{file}: is a folder, and a database belongs there. {remedy}"
     if not isinstance(cause, sqlite3.OperationalError) or "malformed" in said:
         named = [file] if file is not None else [*_find_damaged_databases()]
         if named:
-            return f"{', '.join(map(str, named))}: {said}. {_RESTORE}"
+            is_dagsters = all(_DAGSTER in each.parent.parts for each in named)
+            return f"{', '.join(map(str, named))}: {said}. {_BEGIN_HISTORY if is_dagsters else _RESTORE}"
     remedy = next((remedy for words, remedy in _DATABASE_REMEDIES.items() if words in said), "Check the file's disk")
     return f"{file or _state_folder() / '*.db'}: {said}. {remedy}"
 
 
 def _iterate_frames(error: BaseException) -> Iterator[tuple[str, dict[str, Any]]]:
     """Give module and local variables of each function that the error and its causes left, the innermost last."""
-    for each in reversed([*causes(error, drivers=True)]):
+    for each in reversed([*iterate_causes(error, drivers=True)]):
         trace = each.__traceback__
         while trace is not None:
             yield str(trace.tb_frame.f_globals.get("__name__", "")), trace.tb_frame.f_locals

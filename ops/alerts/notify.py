@@ -58,17 +58,17 @@ def load_notices(workspace: Workspace, count: int) -> list[RecordedNotice]:
     for line in reversed(file.read_text(encoding="utf-8", errors="replace").splitlines()):
         try:
             facts = json.loads(line)
-        except ValueError:
+            at, problems = facts.pop("at"), facts.pop("problems")
+            found.append(RecordedNotice(at, Notice(**facts), tuple(problems)))
+        except (ValueError, TypeError, KeyError, AttributeError):
             continue
-        at, problems = facts.pop("at"), facts.pop("problems")
-        found.append(RecordedNotice(at, Notice(**facts), tuple(problems)))
         if len(found) == count:
             break
     return found
 
 
 def _record_file(workspace: Workspace) -> Path:
-    return workspace.outcome / "alerts.jsonl"
+    return workspace.results_folder / "alerts.jsonl"
 
 
 log = logging.getLogger("podium.alerts")
@@ -95,7 +95,7 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
     try:
         record_notice(workspace, notice, deliveries)
     except OSError as error:
-        deliveries.append(Delivery("record", f"{workspace.outcome}: {error}"))
+        deliveries.append(Delivery("record", f"{workspace.results_folder}: {error}"))
     log.info("%s", notice.heading)
     for delivery in deliveries:
         if not delivery.is_accepted:

@@ -12,10 +12,13 @@ from ops.benchmarks.files import read_rows
 from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests, training_benchmarks
 from ops.benchmarks.source_rows import Row, check_unique_ids
 from ops.config import Recipe, digest
-from ops.core.atomic import write_text
+from ops.core.atomic import sha256_of, write_text
+from ops.core.digests import check_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
+
+_MAKE_AGAIN = "Make it again: `podium run RECIPE`"
 
 
 def write_problems(file: Path, problems: Iterable[Problem]) -> None:
@@ -27,12 +30,35 @@ def write_problems(file: Path, problems: Iterable[Problem]) -> None:
 def read_problems(file: Path) -> list[Problem]:
     """Read a file of `write_problems`; an id is unique within its benchmark. Raises `DataError`."""
     if not file.is_file():
-        if file.is_dir():
-            raise DataError(file, "", "is a folder in the place of a file", "Move it away, and run the recipe again")
-        raise DataError(file, "", "does not exist", "Run `podium run`, or the stage that writes it, first")
+        raise _no_file(file)
     return [
         _parse_problem(row) for row in check_unique_ids(map(_mark_confidential, read_rows(file)), scope="benchmark")
     ]
+
+
+def hash_problems(file: Path) -> str:
+    """Return the SHA-256 of a file of problems in hex digits, for the keys of what is made from it.
+
+    Raises `DataError` if the file is missing, or is not what was written there: with the hash of a damaged training
+    mix, a trained policy would be looked for under another key and not be found.
+    """
+    if not file.is_file():
+        raise _no_file(file)
+    check_digest(file, _MAKE_AGAIN, missing="accepted")
+    return sha256_of(file)
+
+
+def _no_file(file: Path) -> DataError:
+    problem = "is a folder in the place of a file" if file.is_dir() else "does not exist"
+    return DataError(file, "", problem, _MAKE_AGAIN)
+
+
+def _read_raw(file: Path) -> list[Problem]:
+    """Read a file of `data/raw` that a stage has finished. Raises `DataError` if it is not what was written there."""
+    if not file.is_file():
+        raise _no_file(file)
+    check_digest(file, _MAKE_AGAIN, missing="accepted")
+    return read_problems(file)
 
 
 def find_problem(files: Iterable[Path], key: str) -> Problem | None:
@@ -133,7 +159,7 @@ def _read_train_splits(workspace: Workspace, recipe: Recipe) -> list[Problem]:
         remedy = f"Add one of {', '.join(training_benchmarks())}"
         raise ConfigError(f"recipe {recipe.name!r}", "benchmarks", "has no benchmark with training problems", remedy)
     files = [raw_file(workspace, recipe, name, "train") for name in names]
-    return [problem for file in files for problem in read_problems(file)]
+    return [problem for file in files for problem in _read_raw(file)]
 
 
 def read_evaluation_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[Problem]]:
@@ -150,7 +176,7 @@ def select_evaluated_questions(questions: Sequence[Problem], recipe: Recipe, ben
 
     They are drawn by their keys, so that a larger set contains a smaller one.
     """
-    most = recipe.evaluation.of(benchmark).most_questions
+    most = recipe.evaluation.for_benchmark(benchmark).max_questions
     if most is None or len(questions) <= most:
         return list(questions)
     drawn = {question.key for question in sorted(questions, key=lambda question: digest(question.key))[:most]}
@@ -164,7 +190,7 @@ def read_test_questions(workspace: Workspace, recipe: Recipe) -> dict[str, list[
     Raises `DataError`.
     """
     named = {name: raw_files(workspace, recipe, name) for name in recipe.benchmarks}
-    return {name: read_problems(files["test"]) for name, files in named.items() if "test" in files}
+    return {name: _read_raw(files["test"]) for name, files in named.items() if "test" in files}
 
 
 def describe_evaluation_tests(workspace: Workspace, recipe: Recipe, benchmark: str) -> str:
@@ -172,7 +198,7 @@ def describe_evaluation_tests(workspace: Workspace, recipe: Recipe, benchmark: s
     if not BENCHMARKS[benchmark].has_hidden_tests or recipe.benchmarks[benchmark].source == "embedded":
         return ""
     files = raw_files(workspace, recipe, benchmark)
-    return describe_graded_tests(read_problems(files["test"])) if "test" in files else ""
+    return describe_graded_tests(_read_raw(files["test"])) if "test" in files else ""
 
 
 def questions_key(questions: Sequence[Problem]) -> str:

@@ -1,5 +1,5 @@
-"""The policy, and the evaluation of its completions up to the reward.
+"""Load the Conductor's policy, generate completions with it, and turn a completion into a reward.
 
-What belongs here: loading and generating, the policy's card, and the rollout that training, evaluation and serving
-share. What does not: changing weights (`ops.training`), statistics (`ops.evaluation`).
+This package also has the policy's card and the rollout that training, evaluation and serving share. Changes of weights
+belong to `ops.training`, and statistics to `ops.evaluation`.
 """

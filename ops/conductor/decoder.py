@@ -1,7 +1,8 @@
-"""Generate with a small Qwen2 model in NumPy, with a cache of keys and values; no torch is imported.
+"""Generate with a small Qwen2 model in NumPy, with a cache of keys and values and without torch.
 
-For a policy made from scratch: float32 weights, as many heads for keys as for queries, plain rotary positions. One
-core generates for such a model several times faster than through the framework, whose calls cost more than their sums.
+This serves policies made from scratch, which have float32 weights, as many heads for keys as for queries, and plain
+rotary positions. For such a small model, one core generates several times faster than through torch, because the
+overhead of torch's calls is larger than their arithmetic.
 """
 
 from __future__ import annotations
@@ -16,14 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
+"""An array of 32-bit floating-point numbers."""
 Integers = npt.NDArray[np.int64]
+"""An array of 64-bit integers."""
 ChooseTokens = Callable[[Floats, Integers], Integers]
-"""(logits by sequence, numbers of these sequences) → the next token of each."""
+"""A function that maps logits (sequences × vocabulary) and the positions of these sequences among the prompts to the
+next token of each sequence."""
 WEIGHTS_FILE = "model.safetensors"
+"""The name of the file with the weights in a policy's folder."""
 MAX_WEIGHT_BYTES = 64 * 2**20
-"""Size of the weights up to which this is faster than a framework, whose larger products run on all cores or a GPU."""
+"""The largest size of the weights in bytes for which this decoder is used. Larger models are faster with torch, whose
+matrix products run on all cores or on a GPU."""
 PREFILL_TOKENS = 1024
-"""Tokens of prompts that are processed at once: their activations stay in a core's cache."""
+"""The number of prompt tokens that are processed in one batch. It is small enough for their activations to stay in the
+cache of a core."""
 _SUPPORTED_CONFIG = {
     "model_type": "qwen2", "hidden_act": "silu", "tie_word_embeddings": True, "use_sliding_window": False,
     "dtype": "float32",
@@ -32,19 +39,24 @@ _SUPPORTED_CONFIG = {
 
 @dataclass(frozen=True)
 class DecoderShape:
-    """The sizes of a model that `Decoder` can run."""
+    """The architecture of a model that `Decoder` can run."""
 
     hidden: int
+    """The size of the hidden state."""
     layers: int
+    """The number of layers."""
     heads: int
+    """The number of attention heads."""
     context: int
-    """Longest sequence (tokens)."""
+    """The length of the longest sequence in tokens."""
     epsilon: float
+    """The constant that RMS normalization adds to the mean square."""
     rope_theta: float
+    """The base of the frequencies of the rotary position embedding."""
 
     @classmethod
     def read(cls, folder: Path) -> DecoderShape | None:
-        """Return the shape of the model in `folder`; None if another architecture or size has to generate for it."""
+        """Return the shape of the model in `folder`, or None if `Decoder` does not support its architecture or size."""
         try:
             declared: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             size = (folder / WEIGHTS_FILE).stat().st_size
@@ -67,7 +79,7 @@ class DecoderShape:
 
 @dataclass(frozen=True)
 class _Layer:
-    """One block's weights, transposed for products from the right."""
+    """The weights of one layer, transposed so that inputs are multiplied from the left."""
 
     attention_norm: Floats
     qkv: Floats
@@ -79,7 +91,7 @@ class _Layer:
 
 
 class Decoder:
-    """A model in memory. Any thread may generate; nothing in it changes."""
+    """A model in memory. Several threads may generate at the same time, because generation does not change it."""
 
     def __init__(self, shape: DecoderShape, tensors: dict[str, Floats]) -> None:
         self.shape = shape
@@ -94,7 +106,7 @@ class Decoder:
 
     @classmethod
     def load(cls, folder: Path, shape: DecoderShape) -> Decoder:
-        """Load the weights in `folder`."""
+        """Load the weights in `folder`, which must have the given shape."""
         from safetensors.numpy import load_file
 
         return cls(shape, load_file(folder / WEIGHTS_FILE))
@@ -106,9 +118,10 @@ class Decoder:
         end_tokens: Collection[int],
         choose_tokens: ChooseTokens,
     ) -> list[list[int]]:
-        """Return the new tokens of each prompt, up to one of `end_tokens` (included) or `max_tokens` of them.
+        """Return the completion of each prompt as tokens.
 
-        No prompt may be empty, or longer than the context less `max_tokens`.
+        A completion ends with one of `end_tokens`, which it includes, or after `max_tokens` tokens. No prompt may be
+        empty or longer than the context minus `max_tokens`.
         """
         written: list[list[int]] = [[] for _ in prompts]
         sequences = _Sequences(self.shape, prompts, max_tokens)
@@ -125,13 +138,13 @@ class Decoder:
             ]
             if not open_:
                 return written
-            if 2 * len(open_) <= len(tokens):  # moving what is cached costs less than going on with ended sequences
+            if 2 * len(open_) <= len(tokens):  # copying the cache costs less than continuing ended sequences
                 sequences.keep_rows(open_)
                 tokens = tokens[open_]
             logits = self._decode_step(tokens, sequences)
 
     def _prefill(self, prompts: Sequence[Sequence[int]], sequences: _Sequences) -> Floats:
-        """Cache the prompts' keys and values, and return the logits after each."""
+        """Cache the keys and values of the prompts, and return the logits after the last token of each prompt."""
         logits, first = [], 0
         while first < len(prompts):
             last, total = first + 1, len(prompts[first])
@@ -165,7 +178,7 @@ class Decoder:
         return self._logits(np.concatenate([np.asarray(prompt) for prompt in prompts]), positions, attend, stops - 1)
 
     def _decode_step(self, tokens: Integers, sequences: _Sequences) -> Floats:
-        """Append one token to each sequence, and return the logits after it."""
+        """Append one token to each sequence, and return the logits after this token."""
         rows, positions = np.arange(len(tokens)), sequences.lengths
         span = int(positions.max()) + 1
         unequal = int(positions.min()) + 1 < span
@@ -190,10 +203,11 @@ class Decoder:
         attend: Callable[[int, Floats, Floats, Floats], Floats],
         final: Integers | None = None,
     ) -> Floats:
-        """Return the logits after each token, or after those at the places `final`.
+        """Return the logits after each token, or only after the tokens at the positions `final`.
 
-        `attend(layer, queries, keys, values)`, each by token and head, returns what each token attends to; in the last
-        layer only for those at `final`, if there are any.
+        `attend(layer, queries, keys, values)` takes arrays of shape (tokens, heads, head size), and returns the
+        attention output of each token. If `final` is given, it returns in the last layer only the output of the tokens
+        at these positions.
         """
         heads, hidden, half = self.shape.heads, self.shape.hidden, self._width // 2
         x, cos, sin = self._embedding[tokens], self._cos[positions], self._sin[positions]
@@ -222,19 +236,19 @@ class Decoder:
 
 
 class _Sequences:
-    """The sequences that are being written, with the keys and values of their tokens by layer."""
+    """The unfinished sequences, with the cached keys and values of their tokens for each layer."""
 
     def __init__(self, shape: DecoderShape, prompts: Sequence[Sequence[int]], max_tokens: int) -> None:
         self.lengths = np.array([len(prompt) for prompt in prompts])
         self.prompt_indices = np.arange(len(prompts))
-        """Their places among all prompts."""
+        """The positions of these sequences among all prompts."""
         size = (len(prompts), shape.heads, int(self.lengths.max()) + max_tokens, shape.hidden // shape.heads)
-        # Zeros, because the weight 0 of what is beyond a sequence's length, times a chance NaN, would be NaN.
+        # Uninitialized memory may contain NaN, and NaN times the weight 0 of a position beyond the end would be NaN.
         self.keys = [np.zeros(size, dtype=np.float32) for _ in range(shape.layers)]
         self.values = [np.zeros(size, dtype=np.float32) for _ in range(shape.layers)]
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Drop the others."""
+        """Keep only the sequences at these positions."""
         index = np.asarray(rows)
         self.lengths, self.prompt_indices = self.lengths[index], self.prompt_indices[index]
         self.keys, self.values = [each[index] for each in self.keys], [each[index] for each in self.values]
@@ -260,7 +274,7 @@ def _has_ended(tokens: list[int], longest: int, ends: Collection[int]) -> bool:
 
 
 def softmax(scores: Floats) -> Floats:
-    """Return the softmax over the last axis; changes its argument."""
+    """Compute the softmax over the last axis in place, and return the changed argument."""
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)

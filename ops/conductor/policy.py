@@ -1,4 +1,4 @@
-"""A Conductor on disk and in memory: loading and generation."""
+"""Load a Conductor's policy from disk and generate completions with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ops.config import (
 from ops.core.atomic import write_text
 from ops.core.digests import check_digest
 from ops.core.errors import DataError
-from ops.core.installation import pip_install
+from ops.core.installation import pip_install_command
 from ops.core.messages import Message
 from ops.core.response import Response
 from ops.workers.scheduling import Client
@@ -40,47 +40,53 @@ from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NO_CLIENT, Team
 
 CARD_FILE = "podium.json"
+"""The name of the file with the card in a policy's folder."""
 _SLICE_CHARACTERS, _SLICE_MARGIN_TOKENS = 4096, 16
-"""Characters of a slice, and the most tokens that a cut between slices adds."""
+"""The number of characters of a slice, and the largest number of tokens that a cut between two slices adds."""
 _NEXT_TURN = {"role": "user", "content": "Go on."}
 
 
 def package_remedy(package: str) -> str:
-    """Return the remedy if the package with a policy's weights is not installed."""
-    return f"Install its files, which is all that is needed of it: {pip_install('--no-deps', package)}"
+    """Return the advice that an error message gives if the package with a policy's weights is not installed."""
+    return f"Install its files, which is all that is needed of it: {pip_install_command('--no-deps', package)}"
 
 
 class PolicyCard(Settings):
-    """Everything that the use of a policy's weights needs; stored beside them as `podium.json`."""
+    """All settings that are needed to use a policy. They are stored as `podium.json` beside its weights."""
 
     recipe: str
+    """The name of the recipe that made the policy."""
     pool: Pool
+    """The pool of workers for which the policy was made."""
     offered: tuple[str, ...]
-    """Workers' names by ordinal: the meaning of "Model 0" to this policy."""
+    """The names of the workers by ordinal, so that the first one is "Model 0" to this policy."""
     prompting: Prompting
+    """The settings of the prompts that the policy reads."""
     cards: tuple[WorkerCard, ...] = ()
-    """Worker descriptions by ordinal; empty unless `prompting.cards`."""
+    """The description of each worker by ordinal; empty if `prompting.cards` is False."""
     execution: Execution = Execution()
+    """The limits on the execution of workflows with which the policy was made."""
     max_completion_tokens: int
+    """The largest number of tokens of a completion."""
     generation: Generation = Generation()
-    """Sampling settings of its tokens."""
+    """The sampling settings of completions."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the weights."""
+    """The data type of the weights."""
     pretrained: PretrainedPolicy | None = None
-    """The source of the weights when they are not in the folder."""
+    """The source of the weights if they are not in the policy's folder, otherwise None."""
     untrained: UntrainedPolicy | None = Field(default=None, discriminator="kind")
-    """The policy, where it has no weights."""
+    """The description of a policy that has no weights, otherwise None."""
     trained_steps: int = Field(default=0, ge=0)
-    """GRPO steps; 0: a base policy."""
+    """The number of GRPO steps; it is 0 for a policy that was not trained with GRPO."""
     renumbered: bool = False
-    """Whether training renumbered the workers of each question from 0; False: a worker keeps its ordinal, and workers
-    that are not offered are missing in the list."""
+    """Whether training renumbered the workers on offer for each question from 0. If it is False, each worker keeps its
+    ordinal, and workers that are not on offer are missing in the prompt's list."""
     rounds: RoundLimits | None = None
-    """Limits of its further rounds; None: it was not trained in rounds, and writes one workflow."""
+    """The limits of later rounds, or None if the policy was not trained in rounds and writes one workflow."""
 
     @classmethod
     def read(cls, folder: Path) -> PolicyCard:
-        """The card of a policy folder. Raises `DataError`."""
+        """Read the card of the policy in `folder`. Raises `DataError` if it is missing or invalid."""
         file = folder / CARD_FILE
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
@@ -88,12 +94,12 @@ class PolicyCard(Settings):
             raise DataError(file, "", f"is not a valid policy card ({error})", "Train the policy again") from None
 
     def build_team(self, pool: Pool, data: Path, execution: Execution, client: Client = NO_CLIENT) -> Team:
-        """Return the workers of `pool` by this policy's ordinals, as it was trained to see them; `data` holds the
-        few-shot examples.
+        """Return a team of the workers of `pool`, numbered and described as in this policy's training.
 
-        Workers that the pool lacks are not offered, and the others keep their ordinals; workers that the policy does
-        not know are omitted (see `add_new_workers`). Raises `DataError` if the pool has none of its workers,
-        `ConfigError` if the few-shot examples cannot be read.
+        `data` is the folder with the few-shot examples. Workers of the policy that are not in the pool are not on
+        offer. The others keep their ordinals, unless the policy was trained with renumbered workers. Workers of the
+        pool that the policy does not know are left out (see `add_new_workers`). Raises `DataError` if the pool has none
+        of the policy's workers, and `ConfigError` if the few-shot examples cannot be read.
         """
         there = [ordinal for ordinal, name in enumerate(self.offered) if name in pool.names]
         if not there:
@@ -113,11 +119,11 @@ class PolicyCard(Settings):
         return team if len(there) == len(self.offered) else team.restrict_to(there, renumbered=self.renumbered)
 
     def add_new_workers(self, team: Team, pool: Pool, data: Path) -> Team:
-        """Return the team extended by the pool's workers that the policy was not trained with, at the next ordinals and
-        with their cards from `data/profiles.json`.
+        """Return the team extended by the workers of `pool` with which the policy was not trained.
 
-        A policy that was trained without cards has no information on a new ordinal and is offered no new worker. Raises
-        `DataError` if a newcomer was not measured.
+        The new workers get the next ordinals and their descriptions from `data/profiles.json`. A policy that was
+        trained without worker descriptions would know nothing about a new worker, so its team is returned unchanged.
+        Raises `DataError` if a new worker was not measured.
         """
         new = [name for name in pool.names if name not in self.offered]
         if not new or not self.cards:
@@ -128,13 +134,15 @@ class PolicyCard(Settings):
         return whole if len(ordinals) == len(workers) else whole.restrict_to(ordinals)
 
     def write(self, folder: Path) -> None:
+        """Write the card to the policy's folder."""
         write_text(folder / CARD_FILE, json.dumps(self.model_dump(mode="json"), indent=1))
 
 
 def check_policy(folder: Path) -> None:
-    """Check that each file of a policy's folder is what was written there; a folder without digests is accepted.
+    """Check by digests that no file of a policy's folder has changed since it was written.
 
-    Every byte is read, at 1 to 2 GB/s. Raises `DamagedFile`, and `DataError` if the folder is missing.
+    A folder without digests is accepted. Every byte is read, at 1 to 2 GB/s. Raises `DamagedFile` if a file has
+    changed, and `DataError` if the folder is missing.
     """
     remedy = "Give `podium run RECIPE` with its recipe, which restores it or trains it again"
     try:
@@ -144,16 +152,19 @@ def check_policy(folder: Path) -> None:
 
 
 def policy_key(folder: Path) -> str:
-    """Return the content key of the inputs of a policy: its folder's name, or that of the run whose `policy` it is."""
+    """Return the key of a policy, which identifies the inputs that it was made from.
+
+    It is the name of the policy's folder, or of the parent folder if the folder is called `policy`.
+    """
     return folder.parent.name if folder.name == "policy" else folder.name
 
 
 def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
-    """Return (model, tokenizer) of a policy folder, or of the pretrained model that its card names, in the card's
-    precision.
+    """Return the model and the tokenizer of a policy, in the precision of its card.
 
-    A GGUF file is dequantized into a plain model, which can then be trained and saved. Sampling settings of the model's
-    files are ignored, because transformers would use them for every setting that a call omits.
+    They are loaded from the folder or from the pretrained model that the card names. A GGUF file is dequantized into a
+    plain model, which can then be trained and saved. Sampling settings in the model's files are ignored, because
+    transformers would use them for every setting that a call omits.
     """
     from transformers import AutoModelForCausalLM
 
@@ -176,7 +187,7 @@ def load_model(folder: Path, card: PolicyCard) -> tuple[Any, Any]:
 
 
 def load_tokenizer(place: str, **given: str) -> Any:
-    """Return the tokenizer of a model, as it was saved.
+    """Return the tokenizer of a model with transformers.
 
     `AutoTokenizer` would split the texts of a policy made from scratch as Qwen2's tokenizer does (transformers 5.17).
     """
@@ -188,9 +199,9 @@ def load_tokenizer(place: str, **given: str) -> Any:
 
 
 def locate_weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]:
-    """The location of a policy's weights (a folder, or a name on a hub), with further arguments for transformers.
+    """Return the location of a policy's weights, and further arguments with which transformers loads them.
 
-    Raises `DataError` for a policy that has none.
+    The location is a folder or the name of a model on a hub. Raises `DataError` if the policy has no weights.
     """
     if card.untrained is not None:
         problem = f"is a {card.untrained.kind} policy, which has no weights"
@@ -202,13 +213,16 @@ def locate_weights(folder: Path, card: PolicyCard) -> tuple[str, dict[str, str]]
 
 
 def weights_dtype(card: PolicyCard) -> Literal["float32", "bfloat16"]:
-    """Return the type of a policy's weights during generation."""
+    """Return the data type of a policy's weights during generation."""
     return card.pretrained.dtype if card.pretrained else card.dtype
 
 
 def locate_model(source: PretrainedPolicy) -> str:
-    """Return what transformers reads: the name of a hub's model, or a folder. Raises `DataError` for a package that is
-    not installed."""
+    """Return the location from which transformers loads a pretrained model.
+
+    It is the name of a model on a hub or a folder. Raises `DataError` if the model is in a package that is not
+    installed.
+    """
     if source.package is None:
         return source.model
     spec = find_spec(source.package)
@@ -219,22 +233,22 @@ def locate_model(source: PretrainedPolicy) -> str:
 
 
 def context_length(config: Any) -> int | None:
-    """The longest sequence that a model supports (tokens); None if its configuration does not state it."""
+    """Return the length of a model's longest sequence in tokens, or None if its configuration does not state it."""
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most else None
 
 
 def count_chat_tokens(tokenizer: Any, messages: Sequence[Message]) -> int:
-    """Return the tokens of a chat with the template and the opening of the answer."""
+    """Return the number of tokens of a chat, including its template and the opening of the answer."""
     return len(tokenizer(render_chat(tokenizer, messages), add_special_tokens=False)["input_ids"])
 
 
 def is_chat_within(tokenizer: Any, messages: Sequence[Message], limit: int | None) -> bool:
-    """Return whether a chat has at most `limit` tokens (None: any number).
+    """Return whether a chat has at most `limit` tokens; if `limit` is None, every chat has.
 
-    A chat of a million characters costs no more than one at the limit: its text is tokenized in slices until they
-    exceed the limit. The cut between two slices adds a few tokens, which are allowed for; only a chat near or below the
-    limit is tokenized as a whole.
+    The text is tokenized in slices until they exceed the limit, so that a chat of a million characters takes no longer
+    than one at the limit. A cut between two slices can add a few tokens, which are subtracted. Only a chat near or
+    below the limit is tokenized as a whole.
     """
     if limit is None:
         return True
@@ -253,21 +267,29 @@ def is_chat_within(tokenizer: Any, messages: Sequence[Message], limit: int | Non
 
 
 def render_chat(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """Return a chat in its template up to the opening of the answer; control tokens in its contents are plain text."""
+    """Return a chat as text in the tokenizer's template, up to the opening of the answer.
+
+    Control tokens in the contents are broken up, so that they are read as text.
+    """
     shown = escape_messages(tokenizer, messages)
     return str(tokenizer.apply_chat_template(shown, add_generation_prompt=True, tokenize=False))
 
 
 def check_prompt_lengths(prompt_tokens: Sequence[int], completion_tokens: int, context: int | None) -> None:
-    """Raise `PromptTooLongError` for the first of these prompts that leaves no room for the completion."""
+    """Raise `PromptTooLongError` for the first prompt that leaves no room for a completion.
+
+    All lengths are in tokens. If `context` is None, the limit is unknown and nothing is raised.
+    """
     for index, length in enumerate(prompt_tokens):
         if context is not None and length > context - completion_tokens:
             raise PromptTooLongError(f"prompt {index}", length, context - completion_tokens, index=index)
 
 
 def find_end_tokens(declared: int | Sequence[int] | None, tokenizer: Any) -> list[int]:
-    """Return ids of the tokens that end a completion: `declared` by the model's generation configuration, the
-    tokenizer's, and the chat template's.
+    """Return the ids of the tokens that end a completion.
+
+    These are the tokens that the model's generation configuration has `declared`, the tokenizer's end token, and the
+    token that ends a turn in the chat template.
 
     A base model may declare only its end-of-text token and still close its turns with the template's token, and then
     write the user's next turn. If the template closes no turn by a special token, the token that opens the next turn is
@@ -284,7 +306,7 @@ def find_end_tokens(declared: int | Sequence[int] | None, tokenizer: Any) -> lis
 
 
 def _keep_token_ids(declared: Any) -> Any:
-    """Return a generation configuration with the same control tokens and no other setting."""
+    """Return a generation configuration that has only the control tokens of the given one."""
     from transformers import GenerationConfig
 
     tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -301,24 +323,27 @@ def _copy_without_quantization(model: Any) -> Any:
 
 
 class Completion(NamedTuple):
-    """A policy's completion of one prompt."""
+    """The completion of one prompt."""
 
     text: str
+    """The text without the token that ended it."""
     is_ended: bool
-    """Whether it ended before the limit of tokens."""
+    """Whether the completion ended before it reached the limit of tokens."""
     prompt_tokens: int = 0
+    """The number of tokens of the prompt."""
     tokens: int = 0
-    """Tokens of the completion, the one that ended it included."""
+    """The number of tokens of the completion, including the one that ended it."""
     worker: str = ""
-    """The worker that wrote it; empty: the policy's own weights did."""
+    """The name of the worker that wrote the completion, or "" if the policy's own weights generated it."""
     response: Response | None = None
-    """That worker's response, whose cost counts."""
+    """The response of that worker, whose cost counts, or None if the policy's own weights generated the completion."""
 
 
 class TextWriter(ABC):
-    """Generates completions with the settings of a policy's card."""
+    """The base class of Conductors that generate completions with the settings of a policy's card."""
 
     card: PolicyCard
+    """The policy's card."""
 
     def complete(
         self,
@@ -328,9 +353,11 @@ class TextWriter(ABC):
         seed: int = 0,
         max_tokens: int | None = None,
     ) -> list[Completion]:
-        """Return one completion per prompt, in order; temperature 0 is greedy. `max_tokens` defaults to the card's.
+        """Return one completion for each prompt, in the order of the prompts.
 
-        Raises `PromptTooLongError`, with the prompt's place as `index`, if no room is left for the completion.
+        Temperature 0 selects greedy decoding. `max_tokens` is the largest number of tokens of a completion; if it is
+        None, the limit of the card applies. Raises `PromptTooLongError`, whose `index` is the position of the prompt,
+        if a prompt leaves no room for its completion.
         """
         if not prompts:
             return []
@@ -340,7 +367,7 @@ class TextWriter(ABC):
     def _complete(
         self, prompts: Sequence[Sequence[Message]], temperature: float, seed: int, longest: int
     ) -> list[Completion]:
-        """Complete at least one prompt; `longest`: the maximum number of tokens of a completion."""
+        """Complete one or more prompts with at most `longest` tokens each."""
 
     def write(
         self,
@@ -350,13 +377,13 @@ class TextWriter(ABC):
         seed: int = 0,
         max_tokens: int | None = None,
     ) -> list[str]:
-        """Return the texts of `complete`; raises its errors."""
+        """Return the texts of the completions that `complete` returns. Raises the same errors."""
         completions = self.complete(prompts, temperature=temperature, seed=seed, max_tokens=max_tokens)
         return [completion.text for completion in completions]
 
 
 class Conductor(TextWriter):
-    """A policy that generates workflows by transformers in this process."""
+    """A policy that generates completions with transformers in this process."""
 
     def __init__(self, model: Any, tokenizer: Any, card: PolicyCard) -> None:
         self._model, self._tokenizer, self.card = model, tokenizer, card
@@ -365,8 +392,10 @@ class Conductor(TextWriter):
 
     @classmethod
     def load(cls, folder: Path, card: PolicyCard | None = None) -> Conductor:
-        """Load the policy in `folder` onto the GPU if there is one; `card`: instead of the folder's own. Raises
-        `DataError`."""
+        """Load the policy in `folder` onto the GPU if there is one, otherwise onto the CPU.
+
+        `card` replaces the card in the folder. Raises `DataError`.
+        """
         import torch
 
         card = card or PolicyCard.read(folder)
@@ -407,20 +436,23 @@ class Conductor(TextWriter):
 
     @property
     def prompt_limit(self) -> int | None:
-        """Return the highest number of tokens of a prompt that leaves room for a completion; None: unknown."""
+        """Return the largest number of tokens of a prompt that leaves room for a completion, or None if unknown."""
         context = context_length(self._model.config)
         return None if context is None else context - self.card.max_completion_tokens
 
     def has_room(self, prompt: Sequence[Message]) -> bool:
-        """Return whether the prompt fits; safe from any thread, also during generation."""
+        """Return whether a prompt leaves room for a completion.
+
+        Any thread may call this, also while another thread generates.
+        """
         with self._counting:
             return is_chat_within(self._counter, prompt, self.prompt_limit)
 
     @cached_property
     def _counter(self) -> Any:
-        # A separate tokenizer: padding changes the state of the one in use, which another thread may not use meanwhile
-        # ("Already borrowed", tokenizers 0.23).
+        # Padding changes the state of the generating tokenizer, so that another thread that used it at the same time
+        # would get the error "Already borrowed" (tokenizers 0.23). Counting therefore has its own copy.
         return copy.deepcopy(self._tokenizer)
 
     def close(self) -> None:
-        """Do nothing: the memory is freed with the object."""
+        """Do nothing, because the memory is freed with the object."""

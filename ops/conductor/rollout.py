@@ -1,4 +1,4 @@
-"""A rollout: one text of the Conductor, parsed, executed, graded and rewarded.
+"""A rollout is one completion of the Conductor that is parsed, executed, graded and rewarded.
 
 Training and evaluation both use `ops.workflow.answer_questions`, so that training optimises what evaluation measures.
 """
@@ -18,37 +18,51 @@ from ops.workflow.team import NO_CLIENT, Team
 from ops.workflow.trace import UNSCORABLE_STATUSES, Round, WorkflowTrace
 
 Outcome = Literal["right", "wrong", "invalid", "unscorable"]
+"""The outcome of a rollout. "invalid" means that the completion contains no workflow, and "unscorable" that no answer
+is known."""
 REWARDS: dict[Outcome, float | None] = {"right": 1.0, "wrong": 0.5, "invalid": 0.0, "unscorable": None}
-"""Section 3.1 of arXiv:2512.04388; "unscorable" (a worker could not be reached, or the deadline passed) is left out of
-the group baseline instead of being punished."""
+"""The reward of each outcome (section 3.1 of arXiv:2512.04388).
+
+A rollout is unscorable if a worker or judge could not be reached or the deadline passed. It has no reward and is left
+out of the baseline of its group, because the policy did not cause this.
+"""
 CUT_OFF_RESULT = ParseResult(None, FormatFailure.CUT_OFF, "the limit of tokens came before the end")
+"""The parse of a completion that reached the limit of tokens before its end."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """The outcome of one completion."""
+    """One completion with its parse, its execution, the grade of its answer and its outcome."""
 
     text: str
+    """The completion."""
     parsed: ParseResult
+    """The result of parsing the completion."""
     trace: WorkflowTrace | None
-    """None if the completion is not a workflow, or keeps the answer of the previous round."""
+    """The execution, or None if the completion is invalid or keeps the answer of the previous round."""
     grade: Grade | None
+    """The grade of the answer, or None without an answer."""
     outcome: Outcome
+    """The outcome, which determines the reward."""
     previous: Rollout | None = None
-    """The round that a recursive rollout continues."""
+    """The rollout of the previous round, or None in a first round."""
 
     @property
     def reward(self) -> float | None:
+        """Return the reward, or None if the rollout is unscorable."""
         return REWARDS[self.outcome]
 
     @property
     def has_kept_answer(self) -> bool:
-        """Whether the previous round's answer stands: three empty lists, or the same workflow again."""
+        """Return whether the completion keeps the answer of the previous round.
+
+        It does so by three empty lists or by a workflow that was already executed.
+        """
         return self.previous is not None and self.parsed.workflow is not None and self.trace is None
 
     @property
     def as_round(self) -> Round:
-        """The completion as the round that a later one continues."""
+        """Return this rollout as a round that a later round can continue."""
         return Round(self.text, self.parsed, self.trace)
 
 
@@ -61,13 +75,16 @@ async def execute_rollouts(
     cut_off: Collection[int] = (),
     previous: Sequence[Rollout | None] | None = None,
 ) -> list[Rollout]:
-    """Execute every completion for its problem concurrently, and grade the answers.
+    """Execute all completions concurrently, grade their answers, and return one rollout for each.
 
-    `texts` and `problems` correspond one to one; `team`: the workers on offer; `sample`: the sample index of the
-    workers' responses, one for all or one each. `cut_off`: places of texts that reached the limit of tokens before
-    their end, which count as invalid for any content. `previous`: the round with an answer that each text continues, or
-    None for a first round; a text that keeps that answer is not executed and has its outcome. Raises `OverBudget` and
-    `ConfigError`; an unreachable worker or a passed deadline makes a rollout unscorable instead.
+    `texts` has one completion for each of `problems`. `team` has the workers on offer and `sample` the sample index of
+    their responses; each is given once for all texts or once for each text. `cut_off` contains the positions of the
+    texts that reached the limit of tokens before their end; these count as invalid whatever they contain. `previous`
+    has the rollout that each text continues, or None for a first round. A text that keeps the answer of the previous
+    round is not executed and gets the outcome of that round.
+
+    Raises `OverBudget` and `ConfigError`. If a worker cannot be reached or the deadline passes, no error is raised, and
+    the rollout is unscorable.
     """
     teams = [team] * len(texts) if isinstance(team, Team) else team
     samples = [sample] * len(texts) if isinstance(sample, int) else sample

@@ -1,4 +1,4 @@
-"""A Conductor made from scratch that generates in this process with NumPy: see `ops.conductor.decoder`."""
+"""A Conductor made from scratch that generates in this process with NumPy (see `ops.conductor.decoder`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ops.core.messages import Message
 
 
 class ScratchConductor(ChatWriter):
-    """A small policy with a tokenizer of its own. Any thread may use it."""
+    """A small policy with its own tokenizer. Several threads may use it at the same time."""
 
     def __init__(self, decoder: Decoder, chats: ChatCodec) -> None:
         super().__init__(chats)
@@ -25,7 +25,7 @@ class ScratchConductor(ChatWriter):
 
     @classmethod
     def load(cls, folder: Path, card: PolicyCard) -> ScratchConductor | None:
-        """Load the policy in `folder`; None if it is of another kind. Raises `DataError`."""
+        """Load the policy in `folder`, or return None if it is of another kind. Raises `DataError`."""
         if card.pretrained is not None or (shape := DecoderShape.read(folder)) is None:
             return None
         chats = ChatCodec.load(folder, card)
@@ -43,13 +43,14 @@ class ScratchConductor(ChatWriter):
         )
 
     def close(self) -> None:
-        """Do nothing: the memory is freed with the object."""
+        """Do nothing, because the memory is freed with the object."""
 
 
 class TokenSampler:
-    """Chooses the next token of each sequence by the card's settings, which mean what they mean in transformers.
+    """Samples the next token of each sequence according to the sampling settings of the policy's card.
 
-    Each sequence is drawn by its own seed, whatever else is in its batch.
+    The settings have the same meaning as in transformers. Each sequence has its own seed, so that its tokens do not
+    depend on the other sequences of the batch.
     """
 
     def __init__(
@@ -61,7 +62,11 @@ class TokenSampler:
         self._seen: npt.NDArray[np.bool_] | None = None
 
     def __call__(self, logits: Floats, numbers: Integers) -> Integers:
-        """Return a token for each of the sequences `numbers`."""
+        """Return the next token of each sequence.
+
+        `logits` has a row for each sequence and a column for each token, and `numbers` has the positions of these
+        sequences among the prompts.
+        """
         if self._drawn.repetition_penalty != 1:
             logits = self._apply_repetition_penalty(logits, numbers)
         if self._temperature > 0:
@@ -75,7 +80,7 @@ class TokenSampler:
         return chosen
 
     def probabilities(self, logits: Floats) -> Floats:
-        """Return the distribution from which each sequence's token is drawn."""
+        """Return the distribution from which the token of each sequence is sampled, with the shape of `logits`."""
         drawn, scores = self._drawn, logits / np.float32(self._temperature)
         if 0 < drawn.top_k < scores.shape[1]:
             least = np.partition(scores, -drawn.top_k, axis=1)[:, -drawn.top_k, None]

@@ -1,4 +1,4 @@
-"""Completions of a policy in the store, so that no text is generated twice."""
+"""Keep the completions of a policy in the store, so that no completion is generated twice."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.errors import DataError
 from ops.core.messages import Message
-from ops.store import Computed, Kind, ValueStore, open_backend
+from ops.store import ComputedValue, Kind, ValueStore, open_backend
 from ops.workflow.prompt import PromptTooLongError
 
 
 class Writer(Protocol):
-    """A writer of completions: `ops.conductor.policy.Conductor`, or a fixed text in a test."""
+    """The interface of an object that writes completions, such as `ops.conductor.policy.Conductor`."""
 
     def write(
         self,
@@ -26,16 +26,16 @@ class Writer(Protocol):
         temperature: float = ...,
         seed: int = ...,
     ) -> list[str]:
-        """Return one completion per prompt, in order."""
+        """Return one completion for each prompt, in the order of the prompts."""
         ...
 
 
 class StoredWriter:
-    """A writer that stores each completion before it is used, and generates only those that are not stored.
+    """A writer that generates only completions that are not in the store yet, and stores each new one before its use.
 
-    The key of a completion is the policy (`policy_id`), the prompt, the temperature and, unless it is 0, the seed,
-    which is the recipe's seed plus the sample index. Any number of threads and processes may use the store in `folder`;
-    one of them at a time generates a completion. Raises the errors of `ValueStore`.
+    A completion is identified by the policy (`policy_id`), the prompt, the temperature and, if the temperature is not
+    0, the seed, which is the recipe's seed plus the sample index. Any number of threads and processes may use the store
+    in `folder`. Only one of them generates a given completion. Raises the errors of `ValueStore`.
     """
 
     def __init__(self, writer: Writer, policy: str, folder: Path) -> None:
@@ -43,24 +43,26 @@ class StoredWriter:
         self._store = ValueStore(open_backend(folder), Kind.COMPLETION, _as_text)
 
     def write(self, prompts: Sequence[Sequence[Message]], *, temperature: float = 0.0, seed: int = 0) -> list[str]:
-        """Return one completion per prompt, in order. Raises the writer's errors; `PromptTooLongError` has the index
-        in `prompts`."""
-        keys = [self._key(prompt, temperature, seed) for prompt in prompts]
-        first = {key: index for index, key in reversed([*enumerate(keys)])}  # equal prompts have one completion
+        """Return one completion for each prompt, in the order of the prompts.
 
-        def generate(missing: list[str]) -> Mapping[str, Computed[str]]:
+        Raises the errors of the writer. The `index` of a `PromptTooLongError` is the position in `prompts`.
+        """
+        keys = [self._key(prompt, temperature, seed) for prompt in prompts]
+        first = {key: index for index, key in reversed([*enumerate(keys)])}  # equal prompts share one completion
+
+        def generate(missing: list[str]) -> Mapping[str, ComputedValue[str]]:
             indices = [first[key] for key in missing]
             try:
                 texts = self._writer.write([prompts[index] for index in indices], temperature=temperature, seed=seed)
             except PromptTooLongError as error:
                 raise PromptTooLongError(error.where, error.tokens, error.limit, index=indices[error.index]) from None
-            return {key: Computed(text, text) for key, text in zip(missing, texts, strict=True)}
+            return {key: ComputedValue(text, text) for key, text in zip(missing, texts, strict=True)}
 
-        stored = self._store.computed(keys, generate)
+        stored = self._store.get_or_compute(keys, generate)
         return [stored[key] for key in keys]
 
     def close(self) -> None:
-        """Close the store; the writer stays open."""
+        """Close the store, but not the writer."""
         self._store.close()
 
     def _key(self, prompt: Sequence[Message], temperature: float, seed: int) -> str:
@@ -73,9 +75,10 @@ def _as_text(value: Any) -> str | None:
 
 
 def policy_id(folder: Path) -> str:
-    """Return the identity of a policy's weights and card: its key, and name, size and time of each of its files.
+    """Return a hash that identifies the weights and the card of a policy.
 
-    Weights that were trained again have the same key, and another identity. Raises `DataError` if there is no policy.
+    It covers the policy's key and the name, size and modification time of each file. A policy that was trained again
+    has the same key but another hash. Raises `DataError` if the folder does not exist.
     """
     if not folder.is_dir():
         problem = "holds no policy: none was trained with these settings, or it was moved away"

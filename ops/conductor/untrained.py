@@ -1,4 +1,4 @@
-"""A Conductor without weights: a worker that is prompted to write the workflows, or one fixed workflow."""
+"""Conductors without weights, which are a worker that is prompted to write workflows, and a fixed workflow."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace
 
 WRITE_SUBTASK = "Write the workflow."
-"""The subtask for a worker that writes a workflow; the Conductor's prompt takes the place of the question."""
+"""The subtask of a worker that writes a workflow. The Conductor's prompt takes the place of the question."""
 
 
 class NoWorkflowWritten(PodiumError):
-    """The worker that writes the workflows cannot be reached, or refused."""
+    """Raised if the worker that writes the workflows cannot be reached or refuses the request."""
 
 
 async def write_workflow(worker: int, prompt: str, team: Team, sample: int | Sample) -> WorkflowTrace:
-    """Let a worker of the team write a workflow; the trace's answer is its text.
+    """Let a worker of the team write a workflow, and return the trace of the call, whose answer is the written text.
 
-    The executor applies the same cache, limits, deadline and handling of failures as to any other call. Raises
-    `OverBudget` and `ConfigError` as the client does.
+    The store, the limits, the deadline and the handling of failures are the same as for every other call. Raises the
+    client's `OverBudget` and `ConfigError`.
     """
     return await execute_workflow(Workflow.single(worker, WRITE_SUBTASK), prompt, team, sample=sample)
 
 
 class PromptedConductor:
-    """A worker of the pool that is prompted to write each question's workflow."""
+    """A Conductor that prompts a worker of the pool to write the workflow of each question."""
 
     prompt_limit: int | None = None
-    """A provider does not state it: a prompt that is too long is refused by the worker."""
+    """The limit is unknown, because providers do not state it. The worker rejects a prompt that is too long."""
 
     def __init__(self, card: PolicyCard, policy: PromptedPolicy) -> None:
         self.card, self.worker = card, card.offered.index(policy.worker)
 
     async def write_completion(self, messages: Sequence[Message], team: Team, *, sample: int) -> Completion:
-        """One completion, by a call of the team's client. `team` must offer the worker that writes.
+        """Return one completion, which is written by a call through the team's client.
 
-        Raises `NoWorkflowWritten` where no response came, `OverBudget` and `ConfigError` as the client does.
+        The worker that writes must be on offer in `team`. Raises `NoWorkflowWritten` if it sends no response, and the
+        client's `OverBudget` and `ConfigError`.
         """
         [message] = messages
         trace = await write_workflow(self.worker, message["content"], team, sample)
@@ -54,18 +55,18 @@ class PromptedConductor:
         return Completion(said.text, ended, said.prompt_tokens, said.completion_tokens, step.worker, said)
 
     def has_room(self, prompt: Sequence[Message]) -> bool:
-        """True: see `prompt_limit`."""
+        """Return True, because the limit is unknown (see `prompt_limit`)."""
         return True
 
     def close(self) -> None:
-        """Does nothing: there are no weights."""
+        """Do nothing, because there are no weights to free."""
 
 
 class StaticConductor(TextWriter):
-    """One fixed workflow, written for every question at no cost."""
+    """A Conductor that writes the same workflow for every question, at no cost."""
 
     prompt_limit: int | None = None
-    """No prompt is read."""
+    """There is no limit, because prompts are not read."""
 
     def __init__(self, card: PolicyCard, policy: StaticPolicy) -> None:
         self.card = card
@@ -79,8 +80,8 @@ class StaticConductor(TextWriter):
         return [Completion(self.workflow.render(), is_ended=True) for _ in prompts]
 
     def has_room(self, prompt: Sequence[Message]) -> bool:
-        """True: no prompt is read."""
+        """Return True, because prompts are not read."""
         return True
 
     def close(self) -> None:
-        """Does nothing: there are no weights."""
+        """Do nothing, because there are no weights to free."""

@@ -1,6 +1,7 @@
-"""Load a policy with its backend: this process, or a vLLM server; an untrained policy has none.
+"""Load a policy together with the backend that generates its completions.
 
-All backends use the same prompt tokens, stop tokens and sampling settings, from the policy's card.
+The backend is this process or a vLLM server. All backends use the same prompt tokens, the same stop tokens and the
+sampling settings of the policy's card. An untrained policy needs no backend.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from ops.config import TRANSFORMERS, VLLM, PromptedPolicy
 from ops.core.workspace import Workspace
 
 WRITER_VARIABLE = "PODIUM_WRITER"
-"""The environment variable that names the writer while a champion is served; unset: transformers."""
+"""The environment variable that names the writer while a champion is served. If it is not set, transformers is used."""
 LocalConductor = Conductor | ScratchConductor
+"""A Conductor that generates in this process."""
 AnyConductor = LocalConductor | ServedConductor | StaticConductor | PromptedConductor
+"""A Conductor of any kind."""
 
 
 def load_conductor(
@@ -27,11 +30,12 @@ def load_conductor(
     setting: str = "evaluation.writer",
     key: str | None = None,
 ) -> AnyConductor:
-    """Load the policy in `folder` with the backend `writer`: `transformers` (see `load_in_process`), `vllm` (a server
-    that Podium starts on the GPUs of this machine), or a server's URL.
+    """Load the policy in `folder` with a backend. The caller must close the returned Conductor.
 
-    An untrained policy needs no writer. `key`: the policy's, where the folder's name is not. The caller closes the
-    result. Raises `DataError`, and `ConfigError` that names `setting` for a writer that cannot write for this policy.
+    `writer` selects the backend: `transformers` generates in this process (see `load_in_process`), `vllm` starts a vLLM
+    server on the GPUs of this machine, and a URL names a running vLLM server. An untrained policy ignores it. `key` is
+    the policy's key if it differs from the name of the folder. Raises `DataError` if the policy cannot be read, and
+    `ConfigError`, which names `setting`, if the backend cannot generate with this policy.
     """
     check_policy(folder)
     card = PolicyCard.read(folder)
@@ -47,9 +51,12 @@ def load_conductor(
 
 
 def load_in_process(folder: Path, card: PolicyCard | None = None) -> LocalConductor:
-    """Load the policy in `folder` to generate in this process: with NumPy if it was made from scratch, else with
-    transformers; `card`: instead of the folder's own. Raises `DataError`, and `DamagedFile` for weights that are not
-    those that were written."""
+    """Load the policy in `folder` to generate in this process.
+
+    A small policy made from scratch generates with NumPy, and every other policy with transformers. `card` replaces the
+    card in the folder. Raises `DataError` if the policy cannot be read, and `DamagedFile` if a file has changed since
+    it was written.
+    """
     check_policy(folder)
     return _load_checked(folder, card or PolicyCard.read(folder))
 

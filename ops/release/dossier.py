@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ops.results.statistics import mcnemar
-from ops.results.summary import Pairs
+from ops.results.statistics import mcnemar_test
+from ops.results.summary import PairedQuestions
 from ops.results.table import Rows
 
 DOSSIER_FILE = "dossier.json"
@@ -103,15 +103,17 @@ def compare_by_benchmark(ours: Rows, theirs: Rows, confidence: float) -> tuple[P
 
     Returns an empty tuple if they have no question in common. `confidence` is that of the interval of the difference.
     """
-    pairs = Pairs.of(ours, theirs)
+    pairs = PairedQuestions.from_rows(ours, theirs)
     if not pairs:
         return ()
-    parts = {MEAN_LABEL: pairs} | {name: pairs.on(name) for name in sorted(pairs.strata())}
+    parts = {MEAN_LABEL: pairs} | {name: pairs.select_benchmark(name) for name in sorted(pairs.strata())}
     return tuple(_compare(name, part, part.latency_p95(ours, theirs), confidence) for name, part in parts.items())
 
 
-def _compare(name: str, pairs: Pairs, latency_p95: tuple[float, float], confidence: float) -> PairedComparison:
-    gain, test = pairs.gain(confidence), mcnemar(*pairs.vectors())
+def _compare(
+    name: str, pairs: PairedQuestions, latency_p95: tuple[float, float], confidence: float
+) -> PairedComparison:
+    gain, test = pairs.difference_interval(confidence), mcnemar_test(*pairs.accuracy_vectors())
     ours, theirs = pairs.accuracies()
     usd, latency = pairs.means("cost_usd"), pairs.means("latency_s")
     return PairedComparison(

@@ -17,8 +17,8 @@ from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
 from ops.release.lineage import ReleaseRefusedError, check_lineage, check_tags, find_changed_graders, read_question_keys
 from ops.release.promotion import NO_CHAMPION, GateCheck, GateDecision, confidence_of_analysis, decide_promotion
-from ops.results.summary import count_questions, grades
-from ops.results.table import Rows, at_prices
+from ops.results.summary import count_questions, select_grades
+from ops.results.table import Rows, reprice_rows
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,8 @@ def _find_new_scores(setup: Setup, champion: mlflow_store.RegisteredVersion) -> 
 
 def _check_scores(setup: Setup, challenger: mlflow_store.RegisteredVersion, comparison: Comparison) -> None:
     """Check that the version has the judged scores, because later challengers are paired with them."""
-    carried, judged = grades(registry.load_scores(setup.workspace, challenger)), grades(comparison.conductor)
+    carried = select_grades(registry.load_scores(setup.workspace, challenger))
+    judged = select_grades(comparison.conductor)
     if not carried.equals(judged):
         differing = len({*carried.iter_rows()} ^ {*judged.iter_rows()})
         remedy = "Materialize registered_model: it registers the policy with the current scores"
@@ -162,7 +163,7 @@ def _comparable_rows(champion: mlflow_store.RegisteredVersion, setup: Setup, com
     """Return the champion's rows at the pool's prices; rows of changed questions or graders pair with none."""
     import polars as pl
 
-    rows = at_prices(registry.load_scores(setup.workspace, champion), setup.pool)
+    rows = reprice_rows(registry.load_scores(setup.workspace, champion), setup.pool)
     others = [*_changed_benchmarks(champion, comparison), *find_changed_graders(champion.tags, comparison.graders)]
     as_it_was = pl.when(pl.col("benchmark").is_in(others)).then(pl.lit(" (as it was)")).otherwise(pl.lit(""))
     return rows.with_columns(pl.col("problem_id") + as_it_was)

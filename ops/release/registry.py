@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ops.core.digests import SUFFIX, check_digest
+from ops.core.digests import DIGEST_SUFFIX, check_digest
 from ops.core.errors import DataError, first_line
-from ops.core.parts import note_parts
+from ops.core.parts import record_parts
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
 from ops.release.mlflow_store import (
@@ -79,7 +79,7 @@ def register_version(
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL_NAME, CHALLENGER, model_version.version)
         registered = read_version(client, model_version.version)
-    note_parts(workspace)
+    record_parts(workspace)
     return registered
 
 
@@ -212,13 +212,13 @@ def load_scores(workspace: Workspace, registered: RegisteredVersion) -> pl.LazyF
 
     Raises `DataError` if the file was changed since the registration.
     """
-    from ops.results.table import scan
+    from ops.results.table import scan_rows
 
     remedy = f"Restore the store's artifacts from a backup, or delete version {registered.version} in MLflow"
     with connect(workspace) as client, TemporaryDirectory() as folder:
-        _download_artifact(client, registered.run_id, f"{SCORES_FILE}{SUFFIX}", Path(folder))
+        _download_artifact(client, registered.run_id, f"{SCORES_FILE}{DIGEST_SUFFIX}", Path(folder))
         file = Path(client.download_artifacts(registered.run_id, SCORES_FILE, folder))
-        return scan(file, remedy, undigested="accepted").collect().lazy()
+        return scan_rows(file, remedy, undigested="accepted").collect().lazy()
 
 
 @contextmanager
@@ -253,7 +253,7 @@ def _load_json_artifact(client: MlflowClient, registered: RegisteredVersion, nam
     that is not what was written."""
     remedy = "Restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
     try:
-        _download_artifact(client, registered.run_id, f"{name}{SUFFIX}", folder)
+        _download_artifact(client, registered.run_id, f"{name}{DIGEST_SUFFIX}", folder)
         text = _download_artifact(client, registered.run_id, name, folder)
         if text is None:
             return None

@@ -51,7 +51,7 @@ def gather_evidence(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -
         worker_scores=_collect_worker_scores(rows) if every else {},
         experiments=_load_experiments(setup, runs, base_policy),
         training_experiments=tuple(
-            name for name, entry in load_studies(setup.workspace.config).studies.items() if entry.trains
+            name for name, entry in load_studies(setup.workspace.config).studies.items() if entry.trains_policies
         ),
         unreadable=absent,
     )
@@ -101,7 +101,7 @@ def _load_experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path)
     own = {
         name: entry
         for name, entry in load_studies(setup.workspace.config).studies.items()
-        if entry.recipe == setup.recipe.name and not entry.trains
+        if entry.recipe == setup.recipe.name and not entry.trains_policies
     }
     for name, entry in {**STUDIES, **own}.items():
         try:

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ops.core.atomic import write_bytes, write_text
-from ops.core.charts import NARROW_IN, WIDE_IN, Chart, png, svg
-from ops.core.documents import markdown_table
+from ops.core.charts import NARROW_IN, WIDE_IN, Chart, render_png, render_svg
+from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Exhibit, ExhibitContent, MadeExhibit, Table, report_file, synthetic_label
@@ -52,7 +52,7 @@ def mark_up_code(text: object) -> Markup:
 
 
 def _chart_svg(chart: Chart, name: str, width: float, shown_label: str) -> Markup:
-    return Markup(svg(chart, name, width=width, label=shown_label))
+    return Markup(render_svg(chart, name, width=width, label=shown_label))
 
 
 def write_page(workspace: Workspace, evidence: Evidence, exhibits: Sequence[MadeExhibit], release: ReleaseInfo) -> Path:
@@ -70,7 +70,7 @@ def write_pictures(workspace: Workspace, evidence: Evidence, exhibits: Sequence[
         for number, part in enumerate(shown.parts if isinstance(shown, ExhibitContent) else (), start=1):
             if not isinstance(part, Table):
                 files.append(picture_file(page, exhibit, number))
-                write_bytes(files[-1], png(part, synthetic_label(evidence.run)))
+                write_bytes(files[-1], render_png(part, synthetic_label(evidence.run)))
     return files
 
 
@@ -100,7 +100,7 @@ def _markdown_section(made: MadeExhibit, shown_label: str) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    cells = markdown_table(
+    cells = format_markdown_table(
         [_escape_markdown(head) for head in table.head],
         [[_escape_markdown(cell) for cell in row] for row in table.rows],
     )

@@ -11,7 +11,7 @@ from ops.release import registry
 from ops.reports.claims import FAILS, HOLDS, Claim, test_claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import format_interval, format_points
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 
 class ReleaseInfo(NamedTuple):
@@ -76,7 +76,7 @@ def write_sentences(evidence: Evidence) -> list[str]:
             f"{' and '.join(map(_describe_claim, against))}."
         )
     prices = [
-        f"{usd(ours.mean_usage(over).usd)} for each {group} question"
+        f"{format_usd(ours.mean_usage(over).usd)} for each {group} question"
         + (
             f" ({ours.mean_usage(over).usd / best.mean_usage(over).usd:.2f} times the best worker's price)"
             if best

@@ -27,12 +27,12 @@ from ops.release import registry
 from ops.release.judgement import explain_other_graders
 from ops.release.lineage import find_changed_graders, read_question_keys
 from ops.release.mlflow_store import MODEL_NAME, RegisteredVersion
-from ops.results.table import at_prices
+from ops.results.table import reprice_rows
 from ops.retraining.decision import RetrainingEvidence, TrainingDecision, decide_training
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan_retraining
 from ops.retraining.start import get_champion_folder
 from ops.training.run.training_run import PLAN_FILE, RunPlan
-from ops.workers.pool import difference
+from ops.workers.pool import compare_pools
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,9 +48,9 @@ def plan_required_work(snapshot: Snapshot) -> RetrainingPlan:
     if snapshot.change is None:
         return RetrainingPlan()
     made = plan_retraining(
-        difference(snapshot.change.before, snapshot.pool), has_descriptions=snapshot.recipe.prompting.cards
+        compare_pools(snapshot.change.before, snapshot.pool), has_descriptions=snapshot.recipe.prompting.cards
     )
-    if snapshot.recipe.trains or made.fine_tune == NEVER:
+    if snapshot.recipe.is_trained or made.fine_tune == NEVER:
         return made
     return replace(made, fine_tune=NEVER, reasons=(*made.reasons, UNTRAINED_REASON))
 
@@ -107,7 +107,7 @@ def judge_champion(setup: Setup, snapshot: Snapshot) -> TrainingDecision:
         raise DataError(f"version {now.version} of {MODEL_NAME}", "tags", said, "Then start the retraining again")
     evidence = RetrainingEvidence(
         rows_now=compared.conductor,
-        rows_before=at_prices(before, change.before),
+        rows_before=reprice_rows(before, change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in precached if row.worker in setup.pool.names],
         subjects=map_subjects(read_shortlist(setup)),
@@ -191,4 +191,4 @@ def load_training_decision(workspace: Workspace, key: str) -> TrainingDecision:
 
 
 def _decision_file(workspace: Workspace, key: str) -> Path:
-    return workspace.outcome / "retraining" / f"{key}.json"
+    return workspace.results_folder / "retraining" / f"{key}.json"

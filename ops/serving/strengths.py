@@ -67,7 +67,7 @@ class WorkerStrengths:
         if worker.name in self.cost_usd:
             return self.cost_usd[worker.name]
         price = self.prices.get(worker.name)
-        return 0.0 if price is None else price.usd(Usage(1_000, 1_000))
+        return 0.0 if price is None else price.compute_usd(Usage(1_000, 1_000))
 
     def _find_accuracy(self, name: str, domain: str) -> float:
         by_domain = self.accuracy[name]

@@ -1,6 +1,6 @@
-"""The Conductor's core: its grammar, its prompt, and the execution of its workflows.
+"""The grammar of workflows, the Conductor's prompt, and the execution of workflows.
 
-What belongs here: parsing text to `Workflow` (`grammar`), problem to messages (`build_prompt`), workflow to answer
-(`execution`, recorded in `build_trace`), and pictures of both (`rendering`). What does not: calling a provider
-(`ops.workers`), judging an answer (`ops.grading`).
+This package parses a completion (`grammar`), builds the prompt for a problem (`prompt`), executes a workflow
+(`execution`), records the execution (`trace`), and renders both for people (`rendering`). Calls of providers belong to
+`ops.workers`, and the grading of answers to `ops.grading`.
 """

@@ -1,4 +1,4 @@
-"""The working time of a step, which its deadline counts without waits for others."""
+"""Measure the working time of a step without the time that it waits for others; the deadline counts only this time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Counts one step's work (seconds) on top of `before_s`, the work of the longest chain of steps before it.
+    """Measures the work of one step in seconds.
 
-    Calls `on_limit` when both together reach `limit_s`. It runs from its construction until `stop`, except inside
-    `paused`.
+    The clock begins with `before_s`, the work of the longest chain of steps before this one, and calls `on_limit` when
+    it reaches `limit_s`. It runs from its construction until `stop`, except inside a block of `paused`.
     """
 
     def __init__(self, before_s: float, limit_s: float | None, on_limit: Callable[[], None]) -> None:
@@ -24,7 +24,7 @@ class Stopwatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock inside the block."""
+        """Stop the clock inside the `with` block, and count the time there in `waited_s`."""
         self.stop()
         try:
             yield

@@ -1,4 +1,4 @@
-"""Break up control tokens of chat templates in foreign texts, so that they stay text.
+"""Break up control tokens of chat templates in texts of users and models, so that tokenizers read them as text.
 
 Most tokenizers turn `<|im_end|>` into the one token that ends a turn, wherever it appears. A worker's answer that
 contains it could end its own turn and open another one. One blank after the first character is sufficient, also for
@@ -27,8 +27,11 @@ _TOKEN_IN_TEMPLATE = re.compile(r"<[|｜]?[\w▁/ -]{1,64}[|｜]?>|<</?\w+>>|\[/
 
 
 def escape_control_tokens(text: str, controls: re.Pattern[str] = KNOWN_CONTROL_TOKENS) -> str:
-    """Return `text` with a blank after the first visible character of every control token; unchanged without any."""
-    while controls.search(text):  # the rest of two overlapping tokens may be a third one
+    """Return `text` with a blank after the first visible character of every control token.
+
+    A text without control tokens is returned unchanged.
+    """
+    while controls.search(text):  # breaking up two overlapping tokens may leave a third one
         text = controls.sub(_break_up, text)
     return text
 
@@ -39,18 +42,20 @@ def _break_up(token: re.Match[str]) -> str:
 
 
 def escape_messages(tokenizer: Any, messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without control tokens of `tokenizer` or its chat template in their contents; roles are
-    unchanged.
+    """Return the messages with all control tokens in their contents broken up.
 
-    To be called before every application of a template.
+    The control tokens are those of `tokenizer` and of its chat template. The roles are unchanged. Call this before
+    every application of a chat template.
     """
     controls = control_token_pattern(tokenizer)
     return [message | {"content": escape_control_tokens(message["content"], controls)} for message in messages]
 
 
 def control_token_pattern(tokenizer: Any) -> re.Pattern[str]:
-    """Return the special tokens of a (transformers) tokenizer, and the texts of its chat template between the
-    contents."""
+    """Return a pattern that matches the control tokens of a transformers tokenizer.
+
+    These are its special tokens and the marks that its chat template writes around the contents.
+    """
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     template = tokenizer.chat_template
     marks = _TOKEN_IN_TEMPLATE.findall(template) if isinstance(template, str) else []

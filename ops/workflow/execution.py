@@ -1,4 +1,4 @@
-"""Execute a workflow as a graph: a step waits only for the steps that it reads."""
+"""Execute a workflow as a graph, in which a step waits only for the steps that it sees."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, Worker
 from ops.core.messages import Message, Sample
 from ops.core.response import NO_RESPONSE, Response, ResponseStatus
 from ops.store import cache_key
-from ops.workers.litellm_private import encoding
-from ops.workers.replies import why_no_text
-from ops.workers.scheduling import Speeds, Turn
+from ops.workers.litellm_private import fallback_tokenizer
+from ops.workers.replies import explain_missing_text
+from ops.workers.scheduling import CallDurations, Turn
 from ops.workflow.clock import Stopwatch
 from ops.workflow.controls import escape_control_tokens
 from ops.workflow.grammar import Workflow
@@ -44,11 +44,12 @@ __all__ = [
 def build_worker_messages(
     workflow: Workflow, index: int, question: str, responses: Mapping[int, str], previous: PreviousRound | None = None
 ) -> list[Message]:
-    """What step `index`'s worker is sent: visible earlier steps as past turns, its own subtask last.
+    """Return the chat that the worker of step `index` is sent.
 
-    `responses` holds the response of every step that it sees. In a recursive round a step with access
-    "all" also sees, first of all, the end of the `previous` round. Control tokens of chat templates in any of
-    these texts are broken up: a server would take them for its own. Raises `KeyError` when a response is missing.
+    The earlier steps that the step sees appear as past turns, and its own subtask comes last. `responses` maps the
+    index of each of these steps to its response. In a recursive round, a step with access "all" also sees the end of
+    the `previous` round as its first turn. Control tokens of chat templates in these texts are broken up, because the
+    worker's server would interpret them. Raises `KeyError` if a response is missing.
     """
     turns = [(workflow.steps[seen].subtask, responses[seen]) for seen in workflow.visible_steps(index)]
     if previous is not None and workflow.steps[index].access == "all":
@@ -64,7 +65,10 @@ def build_worker_messages(
 
 
 def rebuild_messages(trace: WorkflowTrace, index: int) -> list[Message]:
-    """The messages that step `index` was sent, made again from the trace. Raises `KeyError` when it was not asked."""
+    """Rebuild the chat that step `index` was sent from the trace.
+
+    Raises `KeyError` if a step that it sees gave no response, so that its worker was not called.
+    """
     answered = (step for step in trace.steps if step.status == "ok")
     shown = {step.index: truncate_middle(step.response.text, trace.carried_tokens).text for step in answered}
     return build_worker_messages(trace.workflow, index, trace.question, shown, trace.previous)
@@ -79,21 +83,25 @@ async def execute_workflow(
     previous: PreviousRound | None = None,
     on_step: Callable[[StepTrace], None] | None = None,
 ) -> WorkflowTrace:
-    """Run `workflow` on `question` (from `worker_prompt`) with the workers of `team`; gives a `WorkflowTrace`.
+    """Execute a workflow on a question with the workers of a team, and return the trace.
 
-    Independent steps run at the same time; steps that cannot reach the answer are not run. After a step has failed no
-    other step starts, but calls in flight finish: they are paid for, and their responses are cached. A blank response
-    fails its step, and is shown to no later one. When some calls fail permanently and others for lack of a connection,
-    the workflow has the status of the permanent failure.
+    `question` is the text that workers read (see `worker_prompt`). `sample` selects an independent sample of the
+    workers' responses. `previous` is the end of the previous round if this is a recursive round. `on_step` is called
+    with each executed step when it ends.
 
-    `team.execution` bounds the responses that later steps are shown, and the time: when the longest chain of steps has
-    worked for `deadline_s`, waits in workers' queues left out, calls in flight are cancelled and the trace is
-    "timed_out". Each call tells the queue of its worker how much work depends on it. `previous` makes this a recursive
-    round. `on_step` is called with each executed step when it ends.
+    Independent steps run at the same time, and steps that cannot influence the answer do not run. After a step has
+    failed, no other step starts, but calls in flight finish, because they are paid for and their responses are stored.
+    A step whose response is blank has failed, and no later step sees the response. If some calls fail permanently and
+    others for lack of a connection, the workflow has the status of the permanent failure.
 
-    Raises `OverBudget` and `ConfigError` once the calls in flight have ended, and at once what
-    only a bug can cause; `ValueError` for a workflow without steps or with a worker that is
-    not offered. No task outlives the call, also when it is cancelled.
+    `team.execution` limits the length of the responses that later steps see (in tokens) and the time (in seconds). When
+    the longest chain of steps has worked for `deadline_s`, without the time spent in the queues of workers, the calls
+    in flight are cancelled and the status is "timed_out". Each call tells the queue of its worker how much work depends
+    on it, so that the queue can serve long chains first.
+
+    Raises `ValueError` if the workflow has no steps or calls a worker that is not on offer. Raises `OverBudget` and
+    `ConfigError` after the calls in flight have ended. An error that only a defect can cause is raised at once. No task
+    continues after the function has ended, even if it was cancelled.
     """
     if workflow.is_empty:
         raise ValueError("a workflow without steps has no answer of its own: keep the previous one")
@@ -127,11 +135,11 @@ async def execute_workflow(
 _FAILURE_OF_RESPONSE: dict[ResponseStatus, StepFailure] = {
     "declined": "declined", "tool_calls": "tool_calls", "reasoning": "reasoning",
 }  # fmt: skip
-"""The status of a response without a text → that of its step, if it is not "empty"."""
+"""Maps the status of a response without text to the failure of its step; every other status gives "empty"."""
 
 
 class _Span(NamedTuple):
-    """The time of one call in seconds since the start of the execution; `queued` of it was waiting for others."""
+    """The start and the end of one call in seconds since the start of the execution, and its waiting time."""
 
     started: float
     ended: float
@@ -160,17 +168,17 @@ class _Execution:
         self.keys: dict[int, str] = {}
         self.spans: dict[int, _Span] = {}
         self.work_s: dict[int, float] = {}
-        """Seconds of work of the longest chain that ends with a step, including the step."""
+        """Maps the index of a step to the seconds of work of the longest chain that ends with this step."""
         self.fatal_error: PodiumError | None = None
         self.timed_out = False
         self.ended_steps = {index: asyncio.Event() for index in self.needed_steps}
         self.deadline = asyncio.timeout(None)
-        """Expires when the longest chain of steps has worked for `deadline_s`."""
+        """The timeout that expires when the longest chain of steps has worked for `deadline_s`."""
         self.loop = asyncio.get_running_loop()
         self.started, self.started_at = self.loop.time(), time.time()
 
     async def run_step(self, index: int) -> None:
-        """Call the step's worker once the steps that it sees have ended, unless one of them has failed."""
+        """Call the worker of a step after the steps that it sees have ended, unless any step has failed by then."""
         for seen in self.visible_steps[index]:
             await self.ended_steps[seen].wait()
         if self.failures or self.fatal_error is not None:
@@ -191,7 +199,7 @@ class _Execution:
             response = await self.team.client.complete(worker, messages, sample=sample, turn=turn)
             self.responses[index] = response
             if response.is_blank:
-                problem, remedy = why_no_text(worker, response)
+                problem, remedy = explain_missing_text(worker, response)
                 self.failures[index] = (_FAILURE_OF_RESPONSE.get(response.status, "empty"), f"{problem}. {remedy}")
             elif "response_format" in parameters and not is_json(response.text):
                 self.failures[index] = ("malformed", f"worker {worker.name!r}: the response is not the JSON asked for")
@@ -219,11 +227,15 @@ class _Execution:
         self.deadline.reschedule(self.loop.time())
 
     def _request_parameters(self, index: int) -> Mapping[str, Any]:
-        """Return the parameters of the step's call: only the last step's response is the answer."""
+        """Return the additional parameters of a step's request; only the last step has any, as it gives the answer."""
         return self.team.answer_parameters if index == len(self.workflow.steps) - 1 else {}
 
     def _sample_of_step(self, index: int) -> Sample:
-        """Return the step's sample: a repeated request to the same worker gets another answer."""
+        """Return the sample of a step.
+
+        If an earlier step sends the same request to the same worker, the step gets another sample, and so another
+        response.
+        """
         steps, sees = self.workflow.steps, self.visible_steps
         same = (
             earlier
@@ -237,7 +249,7 @@ class _Execution:
         repetition = self.sample.repetition * len(steps) + sum(1 for _ in same)
         return replace(self.sample, repetition=repetition)
 
-    def _remaining_s(self, index: int, speeds: Speeds) -> float:
+    def _remaining_s(self, index: int, speeds: CallDurations) -> float:
         """Return the expected seconds of the longest path from step `index`, inclusive, to the answer."""
         longest: dict[int, float] = dict.fromkeys(self.needed_steps, 0.0)
         for step in sorted(self.needed_steps, reverse=True):
@@ -254,6 +266,7 @@ class _Execution:
     # ── what happened ────────────────────────────────────────────────────────
 
     def build_trace(self) -> WorkflowTrace:
+        """Return the trace of the ended execution."""
         last = self.responses.get(len(self.workflow.steps) - 1)
         status = self._workflow_status()
         return WorkflowTrace(
@@ -310,7 +323,7 @@ class _Execution:
 
 
 def is_json(text: str) -> bool:
-    """Return whether the text is one JSON document. Never raises."""
+    """Return whether the text is one JSON document. Never raises an exception."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -323,22 +336,24 @@ def _user_message(content: str) -> Message:
 
 
 class TruncatedText(NamedTuple):
-    """A response as later steps read it; `omitted_tokens` tokens of it are omitted."""
+    """A response as later steps see it."""
 
     text: str
+    """The response, with a mark in the place of an omitted middle."""
     omitted_tokens: int = 0
+    """The number of tokens that are omitted."""
 
 
 def truncate_middle(text: str, max_tokens: int | None) -> TruncatedText:
-    """Return `text`, or its beginning and end with `max_tokens` tokens together and a mark between them.
+    """Shorten a text to `max_tokens` tokens by replacing its middle with a mark.
 
-    The end is kept because the answer is usually there. A character is never cut in two. One tokenizer (tiktoken's
-    cl100k_base, a dependency of LiteLLM) counts for every worker, because the limit only bounds the length; nothing is
-    downloaded.
+    A text within the limit, and every text if the limit is None, is returned unchanged. The end is kept because the
+    answer is usually there. A character is never split. The tokenizer is tiktoken's cl100k_base for every worker,
+    because the limit only bounds the length. It comes with LiteLLM, so nothing is downloaded.
     """
     if max_tokens is None or len(text.encode(errors="replace")) <= max_tokens:  # a token is at least one byte
         return TruncatedText(text)
-    tokenizer = encoding()
+    tokenizer = fallback_tokenizer()
     tokens = tokenizer.encode_ordinary(text)
     if len(tokens) <= max_tokens:
         return TruncatedText(text)

@@ -1,6 +1,7 @@
-"""The workflow and its grammar: any text gives a `Workflow` or a named reason, in linear time.
+"""Define a workflow and parse it from a completion.
 
-Finding the lists in a text is `literals`' work.
+Every text gives either a `Workflow` or the reason why it contains none. Parsing takes linear time. The modules
+`assignments` and `literals` find and read the lists in the text.
 """
 
 from __future__ import annotations
@@ -15,25 +16,29 @@ from ops.workflow.escapes import quote_text
 from ops.workflow.literals import DEFECT_WORDS, MAX_TOKENS, FormatFailure, Value
 
 SOLVE_SUBTASK = "Solve the problem."
-"""The subtask that only asks for the answer: the default of `Workflow.single` and of precaching."""
+"""The subtask that only asks for the answer. `Workflow.single` and precaching use it by default."""
 
 Access = Literal["none", "all"] | tuple[int, ...]
+"""The earlier steps that a step sees: none, all, or those with the given indices (counted from 0)."""
 AccessMode = Literal["binary", "fine_grained"]
+"""The forms of access that a workflow may use: only none and all, or also lists of step indices."""
 OfferedWorkers = int | Collection[int]
-"""The workers on offer: how many (ordinals from 0), or their ordinals where others are left out."""
+"""The workers on offer, given as their number (their ordinals then count from 0) or as their ordinals."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One call: the `worker`'s ordinal among those offered, its `subtask`, and which earlier steps it sees.
+    """One step of a workflow is one call of a worker.
 
-    `access` is "none" (the question only), "all" (every earlier step) or the indices of
-    earlier steps (fine-grained mode). Raises `ValueError` for a step that no text can give.
+    Raises `ValueError` if the ordinal is negative, or if the subtask is blank or cannot be encoded as UTF-8.
     """
 
     worker: int
+    """The ordinal of the called worker among the workers on offer (counted from 0)."""
     subtask: str
+    """The instruction that the worker gets in addition to the question."""
     access: Access = "none"
+    """The earlier steps whose subtasks and responses the worker sees. With "none" it sees only the question."""
 
     def __post_init__(self) -> None:
         if self.access == ():
@@ -48,12 +53,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Workflow:
-    """Steps in the order written; the last one's response is the answer. No steps: keep the previous answer.
+    """A workflow is a sequence of steps, and the response of its last step is the answer.
 
-    Raises `ValueError` when a step sees itself, a later step or one step twice.
+    A workflow without steps occurs only in later rounds, where it keeps the previous answer. Raises `ValueError` if a
+    step sees itself, a later step, or the same step twice.
     """
 
     steps: tuple[Step, ...]
+    """The steps in the order in which the Conductor wrote them."""
 
     def __post_init__(self) -> None:
         for index, step in enumerate(self.steps):
@@ -62,23 +69,26 @@ class Workflow:
 
     @classmethod
     def single(cls, worker: int, subtask: str = SOLVE_SUBTASK) -> Workflow:
-        """One worker alone."""
+        """Return the workflow that calls one worker once."""
         return cls((Step(worker, subtask),))
 
     @property
     def is_empty(self) -> bool:
-        """Three empty lists: in a recursive round, "keep that answer"."""
+        """Return whether the workflow has no steps, which keeps the previous answer in a recursive round."""
         return not self.steps
 
     def visible_steps(self, index: int) -> tuple[int, ...]:
-        """Indices of the earlier steps whose subtask and response step `index` sees, in order."""
+        """Return the indices of the earlier steps whose subtask and response step `index` sees, in ascending order."""
         access = self.steps[index].access
         if access == "all":
             return tuple(range(index))
         return tuple(sorted(access)) if isinstance(access, tuple) else ()
 
     def needed_steps(self) -> frozenset[int]:
-        """Indices of the steps that can reach the answer: the last one and what it sees, directly or not."""
+        """Return the indices of the steps that can influence the answer.
+
+        These are the last step and all steps that it sees directly or through other steps.
+        """
         reached: set[int] = set()
         waiting = [len(self.steps) - 1] if self.steps else []
         while waiting:
@@ -89,18 +99,18 @@ class Workflow:
         return frozenset(reached)
 
     def without_subtasks(self) -> Workflow:
-        """The steps with `SOLVE_SUBTASK` as every subtask."""
+        """Return the same workflow with `SOLVE_SUBTASK` as the subtask of every step."""
         return Workflow(tuple(replace(step, subtask=SOLVE_SUBTASK) for step in self.steps))
 
     def renumbered(self, ordinals: Sequence[int]) -> Workflow:
-        """The workflow with ordinals renumbered from 0 in the order of `ordinals`.
+        """Return the same workflow with new ordinals: the worker `ordinals[i]` gets the ordinal `i`.
 
-        Raises `ValueError` for a step whose worker is not among them.
+        Raises `ValueError` if the worker of a step is not in `ordinals`.
         """
         return Workflow(tuple(replace(step, worker=ordinals.index(step.worker)) for step in self.steps))
 
     def render(self) -> str:
-        """The three lists, one a line: what `parse_workflow` reads back as this workflow."""
+        """Return the three lists as text, one on each line. `parse_workflow` reads them back as an equal workflow."""
         subtasks = ", ".join(quote_text(step.subtask) for step in self.steps)
         access = ", ".join(_render_access(step.access) for step in self.steps)
         ids = ", ".join(str(step.worker) for step in self.steps)
@@ -109,11 +119,14 @@ class Workflow:
 
 @dataclass(frozen=True)
 class ParseResult:
-    """Either a `workflow`, or a `failure` with a `detail` for a person."""
+    """The result of parsing a completion is either a workflow or the reason why the text contains none."""
 
     workflow: Workflow | None
+    """The parsed workflow, or None after a failure."""
     failure: FormatFailure | None = None
+    """The kind of failure, which training counts, or None if the text was parsed."""
     detail: str = ""
+    """The failure in words for a person, or "" if the text was parsed."""
 
 
 class _InvalidWorkflowError(Exception):
@@ -123,17 +136,19 @@ class _InvalidWorkflowError(Exception):
 
 
 def offered_ordinals(offered: OfferedWorkers) -> Collection[int]:
-    """The ordinals on offer, in order."""
+    """Return the ordinals of the workers on offer."""
     return range(offered) if isinstance(offered, int) else offered
 
 
 def parse_workflow(
     text: str, *, offered: OfferedWorkers, max_steps: int = 5, access: AccessMode = "binary", recursive: bool = False
 ) -> ParseResult:
-    """Read the workflow that `text` assigns; the last well-formed list of each name wins.
+    """Parse the workflow in a completion. Never raises an exception, for any text.
 
-    `offered` is how many workers were on offer (ordinals 0 … offered-1), or their ordinals. `recursive`: a round
-    in which three empty lists mean "keep the previous answer". Never raises, whatever the text.
+    If the text contains several complete blocks of the three lists, the last one counts. `offered` is the number of
+    workers on offer or their ordinals. `max_steps` is the largest number of steps that a workflow may have. `access`
+    selects the allowed forms of access. `recursive` is True for a later round, in which three empty lists are valid
+    and keep the previous answer.
     """
     try:
         return ParseResult(_read_workflow(text, offered_ordinals(offered), max_steps, access, recursive))
@@ -149,12 +164,12 @@ _MISSING_LISTS = {
 
 
 def _read_workflow(text: str, offered: Collection[int], max_steps: int, mode: AccessMode, recursive: bool) -> Workflow:
-    # Where every step sees every earlier one by index, the lists grow with the square of the steps.
+    # If every step lists all earlier ones by index, the length of the access list is quadratic in the number of steps.
     lists = find_last_block(text, max(MAX_TOKENS, 2 * max_steps * (max_steps + 2)))
     if lists.block is None:
         raise _explain_missing_block(lists)
     workers, subtasks, accesses = lists.block
-    if len(workers) == len(subtasks) == 1 and not accesses:  # one step that sees nothing, in one bracket instead of two
+    if len(workers) == len(subtasks) == 1 and not accesses:  # `access_list = []` for one step
         accesses = [[]]
     _check_lengths(len(workers), len(subtasks), len(accesses), max_steps, recursive)
     steps = (
@@ -238,7 +253,7 @@ _DIGITS = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def _parse_number(value: Value) -> Value:
-    """The number that a string of digits spells; anything else as it is."""
+    """Return a string of digits as an integer, and any other value unchanged."""
     return int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
 
 

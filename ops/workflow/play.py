@@ -1,7 +1,7 @@
-"""Play questions: for each, generate and execute a workflow; with rounds, the Conductor then keeps the answer or writes
-another workflow.
+"""Answer questions by generating and executing a workflow for each of them.
 
-Only completions are parsed: a response that contains a workflow stays text.
+If later rounds are allowed, the Conductor reads the answer of its workflow and then either keeps it or writes another
+workflow. Only the Conductor's completions are parsed. A workflow in a worker's response is treated as ordinary text.
 """
 
 from __future__ import annotations
@@ -23,24 +23,29 @@ from ops.workflow.team import Team
 from ops.workflow.trace import QuestionTrace, Round, StepTrace, StopReason, WorkflowTrace
 
 WriteCompletions = Callable[[list[list[Message]]], Awaitable[list[str]]]
+"""A function that writes one completion for each of a batch of chats."""
 HasRoom = Callable[[Sequence[Message]], bool]
+"""A function that returns whether the model's context has room for a completion after this chat."""
 
 
 class CallBudget:
-    """Call budget of a set of questions: the calls of all rounds stay within `ratio` times those of first rounds.
-    Threads may share one."""
+    """Limits the number of worker calls of a set of questions.
+
+    The calls of all rounds together are at most `ratio` times the calls of the first rounds. Several threads may share
+    one budget.
+    """
 
     def __init__(self, ratio: float) -> None:
         self._ratio, self._first_round_calls, self._reserved_calls, self._lock = ratio, 0, 0, Lock()
 
     def count_first_round(self, calls: int) -> None:
-        """Count a first round."""
+        """Count the calls of a first round, which is always allowed."""
         with self._lock:
             self._first_round_calls += calls
             self._reserved_calls += calls
 
     def try_reserve(self, calls: int) -> bool:
-        """Count a later round if enough calls are left for it."""
+        """Return whether the budget has room for a later round with this number of calls, and count them if it has."""
         with self._lock:
             allowed = self._reserved_calls + calls <= self._ratio * self._first_round_calls
             self._reserved_calls += calls if allowed else 0
@@ -49,23 +54,24 @@ class CallBudget:
 
 @dataclass(frozen=True)
 class Question:
-    """A problem to play, with the known facts of its first completion."""
+    """A problem to answer, with what is already known about its first completion."""
 
     problem: Problem
+    """The problem."""
     team: Team
+    """The team of workers on offer."""
     sample: int | Sample = 0
-    """The sample index of the workers' answers."""
+    """The sample index of the workers' responses. Each index stands for another independent response."""
     completion: str | None = None
-    """The first completion, if it exists already."""
+    """The first completion if it already exists, or None if the Conductor is to write it."""
     parsed: ParseResult | None = None
-    """The parse of `completion`, if the team does not parse it: a workflow of any length, or the reason why there is
-    none."""
+    """The result of parsing `completion`, or None if the team is to parse it. A given workflow may have any length."""
     previous_round: Round | None = None
-    """The executed round that the first completion continues."""
+    """The executed round that the first completion continues, or None if the question starts with a first round."""
 
 
 class _Conversation:
-    """One question on its way through the rounds."""
+    """The state of one question while its rounds are played."""
 
     def __init__(self, question: Question, limits: RoundLimits | None) -> None:
         self.problem, self.team, self.sample = question.problem, question.team, question.sample
@@ -76,12 +82,12 @@ class _Conversation:
 
     @property
     def previous_ending(self) -> PreviousRound | None:
-        """Return what the next execution shows of the last one."""
+        """Return the end of the last execution, which the next one can see, or None before the first execution."""
         return None if self.last_execution is None else summarize_round(self.last_execution)
 
     @property
     def last_execution(self) -> WorkflowTrace | None:
-        """Return the last execution."""
+        """Return the last execution, or None before the first one."""
         return self.rounds[-1].trace if self.rounds else None
 
     def build_prompt(self) -> list[Message]:
@@ -94,14 +100,17 @@ class _Conversation:
         )
 
     def parse(self, text: str) -> ParseResult:
-        """Parse a completion."""
+        """Parse a completion, or return the parse that the question already has for its first completion."""
         first, self.known_completion = self.known_completion is not None, None
         if first and self._question.parsed is not None:
             return self._question.parsed
         return self.team.parse(text, recursive=bool(self.rounds))
 
     def admit_workflow(self, text: str, parsed: ParseResult, budget: CallBudget | None) -> Workflow | None:
-        """Return the workflow to run now; None, with the reason in `stop_reason`, if there is none."""
+        """Return the workflow to execute next, or None if the question ends here.
+
+        In the second case `stop_reason` is set.
+        """
         workflow = parsed.workflow
         if workflow is None:
             self.stop_reason = "invalid"
@@ -119,6 +128,7 @@ class _Conversation:
         return workflow
 
     def record_execution(self, text: str, parsed: ParseResult, trace: WorkflowTrace) -> None:
+        """Add an executed round, and set `stop_reason` if no further round may follow."""
         self.rounds.append(Round(text, parsed, trace))
         if trace.status != "answered":
             self.stop_reason = trace.status
@@ -126,6 +136,7 @@ class _Conversation:
             self.stop_reason = "cap"
 
     def build_trace(self) -> QuestionTrace:
+        """Return the trace of the question, which must have ended."""
         assert self.stop_reason is not None
         return QuestionTrace(tuple(self.rounds), "" if self._limits is None else self.stop_reason)
 
@@ -139,15 +150,19 @@ async def answer_questions(
     has_room: HasRoom | None = None,
     on_step: Callable[[StepTrace | WorkflowTrace], None] | None = None,
 ) -> list[QuestionTrace]:
-    """Answer every question as one set; one `QuestionTrace` each, in their order.
+    """Answer all questions together and return one `QuestionTrace` for each, in the order of the questions.
 
-    `write` writes what a question does not bring along. `limits` bounds the rounds; None: one workflow each, and no
-    rounds. All prompts of a round are written at once (a batch for the policy), and its workflows run together. The
-    team's `execution` bounds each execution, `budget` the calls of rounds: one that other sets of questions share, or
-    None for one of these questions alone. Where it does not last for all, chance decides, the same each time.
-    `has_room` returns whether a prompt leaves room for a completion, as every first prompt must. `on_step` is given
-    each step and each execution as it ends. Raises `OverBudget` and `ConfigError` as the client does, once the calls in
-    flight have ended.
+    The prompts of a round are completed in one batch, and the workflows of a round are executed at the same time. The
+    settings `execution` of a question's team limit each execution.
+
+    `write` writes the completions, except for first completions that the questions already contain. `limits` limits
+    the rounds; if it is None, each question is answered by one workflow without rounds. `budget` limits the calls of
+    later rounds and may be shared with other sets of questions; if it is None, these questions get a budget of their
+    own. If a budget is too small for all questions, a random order with a fixed seed decides which of them get another
+    round. `has_room(prompt)` returns True if the model's context has room for a completion after this prompt. It must
+    be True for every first prompt. `on_step` is called with each step and each execution when it ends.
+
+    Raises the client's `OverBudget` and `ConfigError` after the calls in flight have ended.
     """
     budget = None if limits is None else budget or CallBudget(limits.calls_ratio)
     talks = [_Conversation(question, limits) for question in questions]
@@ -195,17 +210,20 @@ async def answer_questions(
 def build_next_round_messages(
     team: Team, problem: Problem, completion: str, answer: str, limits: RoundLimits
 ) -> list[Message]:
-    """Return the chat of the round after the one in which the Conductor wrote `completion` and its workflow gave
-    `answer`."""
+    """Return the chat that asks the Conductor for the next round.
+
+    In the round before, the Conductor wrote `completion`, and the workflow in it gave `answer`. The answer is shortened
+    to `limits.answer_tokens` tokens.
+    """
     shown = truncate_middle(answer, limits.answer_tokens).text
     return build_recursive_messages(team.build_messages(problem), completion, shown, style=team.prompting.style)
 
 
 def _count_calls(workflow: Workflow) -> int:
-    """Return the number of calls of running it."""
+    """Return the number of worker calls that the execution of a workflow makes."""
     return len(workflow.needed_steps())
 
 
 def summarize_round(trace: WorkflowTrace) -> PreviousRound:
-    """Return the part of an execution that the prompt of the next round shows."""
+    """Return the last subtask and the answer of an execution, which the workflow of the next round can see."""
     return PreviousRound(trace.workflow.steps[-1].subtask, trace.answer or "")

@@ -1,4 +1,4 @@
-"""What the Conductor is shown: a problem, the workers on offer as ordinals, worked examples."""
+"""Build the Conductor's prompt from a problem, the ordinals of the workers on offer and worked examples."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ __all__ = [
 _WORD = re.compile(r"[^\W\d_]+")
 
 CountTokens = Callable[[Sequence[Message]], int]
-"""The tokens of a chat, template included."""
+"""A function that returns the number of tokens of a chat, including those of its template."""
 
 
 class PromptTooLongError(PodiumError):
-    """A prompt leaves no room for a completion: `where` it is asked, its `tokens` and the `limit`.
+    """Raised for a prompt that leaves no room for a completion in the model's context.
 
-    `index` is its place among prompts that were given together.
+    `where` names the problem or the place of the prompt, `tokens` is the length of the prompt, and `limit` is the
+    largest length that leaves room for a completion (both in tokens). `index` is the position of the prompt in its
+    batch.
     """
 
     def __init__(self, where: str, tokens: int, limit: int, *, index: int = 0) -> None:
@@ -60,20 +62,22 @@ class PromptTooLongError(PodiumError):
 
     @classmethod
     def for_problem(cls, problem: Problem, tokens: int, limit: int) -> PromptTooLongError:
-        """The error that names the problem."""
+        """Return the error for the prompt of a problem, which the message names."""
         return cls(f"{problem.benchmark} problem {problem.id}", tokens, limit)
 
 
 def check_prompt_length(messages: Sequence[Message], problem: Problem, count_tokens: CountTokens, limit: int) -> None:
-    """Raise `PromptTooLongError`, naming the problem, when its prompt is beyond `limit` tokens."""
+    """Raise `PromptTooLongError`, which names the problem, if its prompt is longer than `limit` tokens."""
     if (tokens := count_tokens(messages)) > limit:
         raise PromptTooLongError.for_problem(problem, tokens, limit)
 
 
 def assign_ordinals(pool: Pool, seed: int | None, *, only: Sequence[str] | None = None) -> tuple[Worker, ...]:
-    """The pool's workers by ordinal, or those named in `only`: in the pool's order, or shuffled by `seed`.
+    """Return the workers of a pool in the order of the ordinals that they get.
 
-    Raises `KeyError` for a name that is not in the pool, `ValueError` when no worker is left.
+    If `seed` is None, this is the order of the pool; otherwise the workers are shuffled with the seed. `only` restricts
+    the result to the workers with these names. Raises `KeyError` if a name is not in the pool, and `ValueError` if no
+    worker is left.
     """
     chosen = set(pool.names) if only is None else {pool.worker(name).name for name in only}
     workers = [worker for worker in pool.workers if worker.name in chosen]
@@ -92,13 +96,16 @@ def build_conductor_messages(
     *,
     cards: Sequence[WorkerCard] = (),
 ) -> list[Message]:
-    """The chat that asks the Conductor for a workflow with `offered` workers on offer: their number, or their ordinals.
+    """Return the chat that asks the Conductor for a workflow.
 
-    "full": one user message that explains the task, shows the examples and asks. "compact": the
-    question, how many choices there are (their texts are for the workers) and the ordinals; examples as
-    past turns. Examples are shown with the ordinals on offer; those with more steps than `prompting.max_steps`
-    are left out: they would break the rule that they illustrate. `cards`, by ordinal, are shown where
-    `prompting.cards` asks for them. Raises `ValueError` when one is missing then.
+    `offered` is the number of workers on offer or their ordinals. In the style "full", the chat is one user message
+    that explains the task, shows the examples and asks for a workflow. In the style "compact", the chat shows the
+    examples as past turns and then only the question, the number of its choices and the ordinals. It leaves out the
+    texts of the choices, because only the workers need them.
+
+    The examples use the ordinals on offer. Examples with more than `prompting.max_steps` steps are left out, because
+    they would break the limit that the prompt states. `cards` has the description of each worker by ordinal, and is
+    shown if `prompting.cards` is True. Raises `ValueError` if a description is missing in this case.
     """
     ordinals = offered_ordinals(offered)
     if prompting.cards and len(cards) != len(ordinals):
@@ -119,9 +126,10 @@ def build_conductor_messages(
 
 
 def mask_words(problem: Problem, share: float, seed: str) -> Problem:
-    """Return the problem with about `share` of the question's words as random letters; `seed` and its key decide which.
+    """Replace a random share of the words of a question by random letters of the same number.
 
-    Numbers, choices, tests and the answer stay. For training (`prompting.unknown_words`).
+    `share` is the probability (0 to 1) of each word to be replaced. `seed` and the key of the problem determine the
+    result. Numbers, choices, tests and the answer stay the same. Training uses this for `prompting.unknown_words`.
     """
     if not share:
         return problem
@@ -138,11 +146,11 @@ def mask_words(problem: Problem, share: float, seed: str) -> Problem:
 def build_recursive_messages(
     first_messages: Sequence[Message], previous_completion: str, answer: str, *, style: Literal["full", "compact"]
 ) -> list[Message]:
-    """The chat of a recursive round: the first round's, what was written then, and what came of it.
+    """Return the chat that asks the Conductor for the next round (section 3.2 of arXiv:2512.04388).
 
-    `previous_completion` is the Conductor's own earlier completion, `answer` the final response of the workflow
-    in it. Only the next completion is ever parsed, so lists in `answer` are words.
-    (Section 3.2 of arXiv:2512.04388.)
+    It consists of the chat of the first round, the Conductor's `previous_completion`, and a message that shows
+    `answer`, the answer of the workflow in that completion. Lists in `answer` have no effect, because only completions
+    are parsed.
     """
     again = (_COMPACT_ROUND_REQUEST if style == "compact" else _ROUND_REQUEST).format(answer=answer, **_ROUND_FIELDS)
     return [*first_messages, {"role": "assistant", "content": previous_completion}, _user_message(again)]
@@ -222,7 +230,7 @@ _SUBTASKS = {
 
 
 def _render_instruction(prompting: Prompting, offered: Collection[int]) -> str:
-    # Both forms of access, and no work that would suggest a strategy.
+    # The example shows both forms of access, and its subtasks are abstract so that they do not suggest a strategy.
     first, *others = offered
     steps = (
         Step(others[0] if others else first, "What the model of the first step is to do."),

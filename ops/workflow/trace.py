@@ -1,5 +1,8 @@
-"""What happened when a question was played: a `StepTrace` for each step, a `WorkflowTrace` for each workflow that was
-executed, and a `QuestionTrace` for all rounds of the question."""
+"""Traces record what happened when a question was answered.
+
+A `StepTrace` records one step, a `WorkflowTrace` the execution of one workflow, and a `QuestionTrace` all rounds of a
+question.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,49 @@ from ops.workflow.grammar import ParseResult, Workflow
 StepFailure = Literal[
     "unreachable", "refused", "rejected", "too_long", "declined", "tool_calls", "reasoning", "empty", "malformed"
 ]
+"""The reasons why a step fails.
+
+- "unreachable": no connection to the worker could be made.
+- "refused": the provider refused to answer these messages, for example because of a content filter.
+- "rejected": the provider rejected the request itself, for example because of one of its parameters.
+- "too_long": the messages do not fit into the worker's context.
+- "declined": the model refused to answer.
+- "tool_calls": the model called a tool instead of answering.
+- "reasoning": the response contains nothing but reasoning.
+- "empty": the response has no text for another reason.
+- "malformed": the response is not the JSON that was asked for.
+"""
 STEP_FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
+"""All values of `StepFailure`. If steps of one workflow fail in different ways, the first of them in this order counts,
+but "unreachable" counts last."""
 StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
+"""The outcome of a step: success, a failure, or one of the following.
+
+- "pruned": the answer cannot depend on the step, so its worker was not called.
+- "timed_out": the call was in flight when the deadline passed.
+- "not_run": the worker was not called, because another step had failed or the deadline had passed.
+"""
 TraceStatus = Literal["answered", "timed_out"] | StepFailure
+"""The outcome of a workflow: an answer, a passed deadline, or the failure of a step."""
 _WITHOUT_TEXT = ("declined", "tool_calls", "reasoning", "empty")
-"""Statuses of a step whose response was paid for and has no text."""
+"""Statuses of a step whose response has no text but must be paid for."""
 UNSCORABLE_STATUSES: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
 """Statuses in which no answer is known. Such a rollout has no reward and is left out of all averages."""
 
 StopReason = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
-"""Why no further round followed. "": one workflow was asked for, and no rounds. "kept": the Conductor returned three
-empty lists. "cap": the rounds allowed are used up. "budget": the next workflow would make too many calls. "loop": it
-is one that was run before. "invalid": no workflow was written. "no_room": what would have to be read leaves no room
-for a completion. The others: a round gave no answer. All but those and a first "invalid" leave an answer."""
+"""The reason why no further round followed.
+
+- "": the question was answered by one workflow without rounds.
+- "kept": the Conductor kept the previous answer by writing three empty lists.
+- "cap": the allowed number of rounds was reached.
+- "budget": the next workflow would have exceeded the call budget.
+- "loop": the next workflow is equal to one that was already run.
+- "invalid": the completion contains no valid workflow.
+- "no_room": the prompt of the next round would leave no room for a completion.
+- "timed_out" or a `StepFailure`: the last workflow gave no answer for this reason.
+
+The question has an answer in all cases except the last one and an "invalid" first completion.
+"""
 _SUMMED_FIELDS = (
     "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "wall_s", "queued_s", "cached", "calls", "retries",
     "pruned",
@@ -33,55 +66,61 @@ _SUMMED_FIELDS = (
 
 _TEXT_FIELDS = ("subtask", "response", "error")
 _RESPONSE_FIELDS = ("prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "cached", "retries", "finish_reason")
-"""Fields of a step's row about its response, besides the text."""
+"""The fields of `Response`, other than its text, that are copied into the row of a step."""
 
 
 class PreviousRound(NamedTuple):
-    """The end of an earlier round: the last step's subtask and its response."""
+    """The last step of the previous round, which the workflow of a later round can see."""
 
     subtask: str
+    """The subtask of the last step."""
     response: str
+    """The response of the last step, which is the answer of that round."""
 
 
 @dataclass(frozen=True)
 class StepTrace:
-    """One step: worker, subtask, messages, response and cost.
-
-    `index` is its place in the workflow, `ordinal` the worker's among those offered, `sees`
-    the indices of the steps in its context. `status`: "ok"; "pruned" (the answer cannot
-    depend on it, so it was never asked); "unreachable", "refused", "rejected" (the provider rejected the
-    request), "too_long" (its messages do not fit into the worker's context), or one of four whose response was paid for
-    and has no text: "declined" (the model refused to answer), "tool_calls" (it called a tool instead), "reasoning" (it
-    wrote nothing but reasoning), "empty". `error` says why; "timed_out" (in flight at the deadline);
-    "not_run" (another step had failed first, or the deadline passed). `key` names its messages:
-    the key under which the response cache holds the answer, "" when it was not asked. `started_s` and
-    `ended_s` are seconds since this execution began (its end for a step that was not asked);
-    `queued_s` of them were spent waiting: for a slot of the worker, its pace, or another's identical call.
-    `cut_tokens`: how many of its tokens later steps were not shown.
-    """
+    """The record of one step of an executed workflow."""
 
     index: int
+    """The position of the step in the workflow, counted from 0."""
     worker: str
+    """The name of the worker."""
     ordinal: int
+    """The ordinal of the worker among the workers on offer."""
     subtask: str
+    """The subtask of the step."""
     sees: tuple[int, ...]
+    """The indices of the earlier steps whose subtasks and responses the worker saw."""
     status: StepStatus
+    """The outcome of the step."""
     response: Response = NO_RESPONSE
+    """The worker's response, or `NO_RESPONSE` if there is none."""
     error: str = ""
+    """The reason for a failure in words, or "" for any other outcome."""
     key: str = ""
+    """The key under which the response store holds the response, or "" if the worker was not called."""
     started_s: float = 0.0
+    """The start of the call in seconds since the start of the execution. A step whose worker was not called has the end
+    of the execution here and in `ended_s`."""
     ended_s: float = 0.0
+    """The end of the call in seconds since the start of the execution."""
     queued_s: float = 0.0
+    """The seconds of the call that were spent waiting for a slot of the worker, for its rate limit, or for an identical
+    call of another workflow."""
     cut_tokens: int = 0
+    """The number of tokens of the response that later steps were not shown."""
 
     @property
     def is_paid(self) -> bool:
-        """Return whether there is a response, even a blank one, so that its tokens and USD count."""
+        """Return whether the worker sent a response, even a blank one, so that its tokens and its cost in USD count."""
         return self.status == "ok" or self.status in _WITHOUT_TEXT
 
     def to_dict(self, *, include_texts: bool = True) -> dict[str, Any]:
-        """Return the step for JSON, including its response; without `include_texts`, requests, answers and errors are
-        omitted."""
+        """Return the step and its response as a dictionary for JSON.
+
+        If `include_texts` is False, the texts of the subtask, the response and the error are left out.
+        """
         whole: dict[str, Any] = {}
         for field in fields(self):
             if field.name == "response":
@@ -96,53 +135,60 @@ class StepTrace:
 
 @dataclass(frozen=True)
 class WorkflowTrace:
-    """One execution of `workflow` on `question` (as the workers read it).
+    """The record of one execution of a workflow.
 
-    `answer` is the last step's response, or None unless `status` is "answered".
-    "unreachable" and "timed_out" are unscorable; the other failures score as wrong:
-    asked again, the workers would do the same. `wall_s` is what
-    the execution took here and now, in seconds; `started_at` is when, in seconds since the epoch.
-    `carried_tokens` is the limit on responses shown to later steps, `previous` what a
-    recursive round was shown of the one before: with these the messages can be made again
-    (`execution.messages_of`).
+    A trace with the status "unreachable" or "timed_out" is unscorable, because no answer is known. Every other failure
+    counts as a wrong answer, because the workers would fail in the same way if they were called again. The fields
+    `carried_tokens` and `previous` are kept so that `execution.rebuild_messages` can rebuild the messages of each step.
     """
 
     workflow: Workflow
+    """The executed workflow."""
     question: str
+    """The question as the workers read it."""
     steps: tuple[StepTrace, ...]
+    """The record of each step, in the order of the workflow."""
     answer: str | None
+    """The response of the last step, or None unless `status` is "answered"."""
     status: TraceStatus
+    """The outcome of the execution."""
     wall_s: float = 0.0
+    """The duration of this execution in seconds. Responses from the store make it short."""
     started_at: float = 0.0
+    """The start of the execution in seconds since 1970 (Unix time)."""
     carried_tokens: int | None = None
+    """The largest number of tokens of a response that later steps were shown, or None for no limit."""
     previous: PreviousRound | None = None
+    """The end of the previous round that this execution could see, or None in a first round."""
 
     @property
     def id(self) -> str:
-        """Return a hash (12 hex digits) of the requests of all steps; equal executions have the same one."""
+        """Return a hash (12 hexadecimal digits) of the requests of all steps. Equal executions have the same hash."""
         return digest([step.key for step in self.steps])
 
     @property
     def prompt_tokens(self) -> int:
+        """Return the number of prompt tokens of all steps."""
         return sum(step.response.prompt_tokens for step in self.steps)
 
     @property
     def completion_tokens(self) -> int:
+        """Return the number of completion tokens of all steps."""
         return sum(step.response.completion_tokens for step in self.steps)
 
     @property
     def tokens(self) -> int:
-        """Return prompt and completion tokens of all steps."""
+        """Return the number of prompt and completion tokens of all steps."""
         return self.prompt_tokens + self.completion_tokens
 
     @property
     def cost_usd(self) -> float:
-        """Return the USD, with cached responses at their original cost."""
+        """Return the cost of all steps in USD. A response from the store counts with its original cost."""
         return sum(step.response.cost_usd for step in self.steps)
 
     @property
     def cached(self) -> int:
-        """Return the number of cached responses."""
+        """Return the number of responses that came from the store."""
         return sum(step.response.cached for step in self.steps)
 
     @property
@@ -152,7 +198,7 @@ class WorkflowTrace:
 
     @property
     def retries(self) -> int:
-        """Return the number of failed attempts before the responses, over all steps."""
+        """Return the number of failed attempts that preceded the responses of all steps."""
         return sum(step.response.retries for step in self.steps)
 
     @property
@@ -162,17 +208,20 @@ class WorkflowTrace:
 
     @property
     def queued_s(self) -> float:
-        """Return the total seconds that steps waited for their worker's slots and limits."""
+        """Return the seconds that all steps together waited for the slots and rate limits of their workers."""
         return sum(step.queued_s for step in self.steps)
 
     @property
     def edges(self) -> list[tuple[int, int]]:
-        """Return (earlier step, later step that reads it), both by index."""
+        """Return a pair of indices for each earlier step and each later step that sees it."""
         return [(seen, step.index) for step in self.steps for seen in step.sees]
 
     @property
     def latency_s(self) -> float:
-        """Return the critical path: seconds until the answer if every step starts as soon as it can."""
+        """Return the duration of the critical path in seconds.
+
+        This is the time until the answer if every step starts as soon as the steps that it sees have ended.
+        """
         finished: list[float] = []
         for step in self.steps:
             finished.append(max((finished[seen] for seen in step.sees), default=0.0) + step.response.latency_s)
@@ -180,7 +229,10 @@ class WorkflowTrace:
 
     @property
     def critical_path(self) -> tuple[int, ...]:
-        """Return the indices of the steps on the critical path, first to last; () without an answer."""
+        """Return the indices of the steps on the critical path from first to last.
+
+        The critical path is the chain of steps with the largest total latency. It is empty if no step has a response.
+        """
         finished: list[float] = []
         before: list[int | None] = []
         for step in self.steps:
@@ -197,17 +249,17 @@ class WorkflowTrace:
 
     @property
     def error(self) -> str:
-        """Return why there is no answer; "" if there is one."""
+        """Return the reason why the workflow gave no answer, or "" if it gave one."""
         if self.status == "timed_out":
             return f"the deadline passed after {self.wall_s:.1f} s, waits for slots and limits included"
         errors = [step.error for step in self.steps if step.status == self.status]
         return errors[0] if errors else ""
 
     def to_row(self, *, include_texts: bool = True) -> dict[str, Any]:
-        """A JSON-ready row: the workflow's text, the totals and the steps.
+        """Return the trace as a row for JSON with the text of the workflow, the totals and the steps.
 
-        Without `include_texts` nothing in it is a question, a subtask, a response or an error's text,
-        and the workflow is left as worker ordinals and edges.
+        If `include_texts` is False, the row contains no question, subtask, response or error text. The workflow is
+        then described only by the ordinals of its workers and its edges.
         """
         row: dict[str, Any] = {
             "status": self.status,
@@ -233,94 +285,112 @@ class WorkflowTrace:
 
 @dataclass(frozen=True)
 class Round:
-    """One completion, its parse, and its execution; `trace` is None if it was not run."""
+    """The record of one round, which consists of a completion, its parse and the execution of its workflow."""
 
     text: str
+    """The completion that the Conductor wrote."""
     parsed: ParseResult
+    """The result of parsing the completion."""
     trace: WorkflowTrace | None = None
+    """The execution of the workflow, or None if it was not executed."""
 
     @property
     def answer(self) -> str | None:
+        """Return the answer of the executed workflow, or None if there is none."""
         return None if self.trace is None else self.trace.answer
 
 
 @dataclass(frozen=True)
 class QuestionTrace:
-    """All rounds of one question (one, usually), and why they ended.
-
-    `answer` is that of the last round that gave one, or None when none did.
-    """
+    """The record of all rounds of one question."""
 
     rounds: tuple[Round, ...]
+    """The rounds in their order; without recursion there is one."""
     stop_reason: StopReason
+    """The reason why no further round followed."""
 
     @classmethod
     def from_execution(cls, execution: WorkflowTrace) -> Self:
-        """Return the trace of a single execution."""
+        """Return the trace of a question that was answered by a single execution."""
         return cls((Round(execution.workflow.render(), ParseResult(execution.workflow), execution),), "")
 
     @property
     def id(self) -> str:
-        """As a trace's own, of all executions; of one alone, its own."""
+        """Return a hash (12 hexadecimal digits) of all executions; with one execution it is that one's `id`."""
         ids = [trace.id for trace in self.executions]
         return ids[0] if len(ids) == 1 else digest(ids)
 
     @property
     def executions(self) -> tuple[WorkflowTrace, ...]:
-        """Return the executions in the order of the rounds."""
+        """Return the executions of all rounds in order, without rounds that were not executed."""
         return tuple(round_.trace for round_ in self.rounds if round_.trace is not None)
 
     @property
     def answering_execution(self) -> WorkflowTrace | None:
-        """Return the execution whose answer stands."""
+        """Return the last execution that gave an answer, or None if no execution gave one."""
         return next((trace for trace in reversed(self.executions) if trace.answer is not None), None)
 
     @property
     def answer(self) -> str | None:
+        """Return the answer of the last round that gave one, or None if no round gave an answer."""
         return None if self.answering_execution is None else self.answering_execution.answer
 
     @property
     def workflow(self) -> Workflow | None:
-        """Return the workflow whose answer stands, or else the first that was run; None if none was."""
+        """Return the workflow that gave the answer.
+
+        If no workflow gave an answer, this is the first one that was executed, or None if none was executed.
+        """
         shown = self.answering_execution or next(iter(self.executions), None)
         return None if shown is None else shown.workflow
 
     @property
     def status(self) -> TraceStatus:
-        """Return the last execution's status if it is unscorable or nothing was answered, else "answered". There must
-        be one."""
+        """Return the status of the last execution if the question is unscorable or has no answer, otherwise "answered".
+
+        At least one workflow must have been executed.
+        """
         return self.executions[-1].status if self.is_unscorable or self.answer is None else "answered"
 
     @property
     def error(self) -> str:
-        """Return why there is no answer; "" if there is one."""
+        """Return the reason why the question has no answer, or "" if it has one."""
         return self.executions[-1].error if self.answer is None and self.executions else ""
 
     @property
     def is_unscorable(self) -> bool:
-        """Return whether a worker could not be reached or was too late, so that the answer is unknown."""
+        """Return whether no answer is known because a worker could not be reached or the deadline passed."""
         return any(trace.status in UNSCORABLE_STATUSES for trace in self.executions)
 
     @property
     def calls(self) -> int:
+        """Return the number of steps with a response in all rounds."""
         return sum(trace.calls for trace in self.executions)
 
     @property
     def tokens(self) -> int:
+        """Return the number of prompt and completion tokens of all rounds."""
         return sum(trace.tokens for trace in self.executions)
 
     @property
     def cost_usd(self) -> float:
+        """Return the cost of all rounds in USD."""
         return sum(trace.cost_usd for trace in self.executions)
 
     @property
     def latency_s(self) -> float:
-        """Return the seconds of the rounds' critical paths together, since a round waits for the previous one."""
+        """Return the total duration of the critical paths of all rounds in seconds.
+
+        The durations are added because a round waits for the previous one.
+        """
         return sum(trace.latency_s for trace in self.executions)
 
     def to_row(self, *, include_texts: bool = True) -> dict[str, Any]:
-        """A JSON-ready row: that of the execution whose answer stands, with the totals of all, why they ended, and
-        each one's own row. At least one round was run."""
+        """Return the trace as a row for JSON.
+
+        It is the row of the execution that gave the answer, with the totals of all executions, the reason why the
+        rounds ended, and the row of each execution. At least one workflow must have been executed.
+        """
         standing = self.answering_execution or self.executions[0]
         rows = [trace.to_row(include_texts=include_texts) for trace in self.executions]
         totals = {name: sum(row[name] for row in rows) for name in _SUMMED_FIELDS}

@@ -1,4 +1,7 @@
-"""The vote over several workflows of one question: how many to run next, and whose answer counts."""
+"""Majority vote over the answers of several workflows for one question.
+
+The vote decides how many workflows run next and which answer counts.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +14,30 @@ from ops.grading.answer_clusters import find_largest_cluster
 
 @dataclass
 class Ballot:
-    """The answers to one question so far, in the order of its workflows."""
+    """Collects the answers that the workflows of one question have given so far."""
 
     problem: Problem
+    """The question that the workflows answer."""
     max_workflows: int = 1
-    """The most workflows that answer the question."""
+    """The largest number of workflows that may run for the question."""
     required_agreement: int = 1
     """The number of equal answers that ends the vote."""
     answers: list[str | None] = field(default_factory=list)
-    """None: the workflow gave no answer."""
+    """The answers in the order of the workflows. A workflow that gave no answer has None."""
     waves: list[int] = field(default_factory=list)
-    """The number of workflows that ran at once, wave after wave."""
+    """The number of workflows in each wave; the workflows of a wave run at the same time."""
 
     @classmethod
     def for_problem(cls, problem: Problem, vote: Vote) -> Ballot:
-        """Make an empty ballot of a question."""
-        return cls(problem, vote.workflows, vote.enough)
+        """Return an empty ballot for a question with the limits that the settings `vote` give."""
+        return cls(problem, vote.workflows, vote.needed_votes)
 
     def next_workflows(self) -> range:
-        """Return the numbers of the workflows to run now, side by side; empty once the answer stands.
+        """Return the numbers of the workflows to run in the next wave; the range is empty when the vote is decided.
 
-        These are as many as the most frequent answer still lacks. Fewer cannot end the vote, so that running them side
-        by side costs no more than running them one after another.
+        A wave has as many workflows as the most frequent answer still needs to reach `required_agreement`. Fewer
+        workflows could not end the vote, so running them at the same time costs no more than running them one after
+        another.
         """
         begun = len(self.answers)
         if begun == self.max_workflows:
@@ -49,11 +54,11 @@ class Ballot:
         )
 
     def add_answers(self, answers: list[str | None]) -> None:
-        """Add the answers of a wave."""
+        """Add the answers of one wave, in the order of its workflows."""
         self.answers += answers
         self.waves.append(len(answers))
 
     @property
     def winners(self) -> list[int]:
-        """The numbers of the workflows whose answer counts; the first of all if none has an answer."""
+        """Return the numbers of the workflows that gave the most frequent answer, or [0] if no workflow gave one."""
         return [0] if len(self.answers) == 1 else find_largest_cluster(self.problem, self.answers) or [0]

@@ -10,10 +10,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from ops.core.errors import PodiumError
-from ops.core.installation import resources
-from ops.core.parts import ACCEPT
+from ops.core.installation import resources_folder
+from ops.core.parts import ACCEPT_OPTION
 from ops.core.workspace import Workspace
-from pipelines.asking import accept_missing_parts
 from pipelines.commands.help import Command
 
 EXIT_NOT_PROMOTED = 3
@@ -25,7 +24,7 @@ def find_workspace_or_defaults() -> Workspace:
     try:
         return Workspace.find()
     except PodiumError:
-        return Workspace(resources())
+        return Workspace(resources_folder())
 
 
 class _ConfigFileName(click.ParamType):
@@ -93,7 +92,8 @@ recipe_option = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 seed_option = click.option("--seed", type=SEED, metavar="N", help="Use this seed instead of the recipe's own seed.")
 accept_missing_option = click.option(
-    ACCEPT, is_flag=True, expose_value=False, callback=lambda context, _, value: accept_missing_parts(context, value),
+    ACCEPT_OPTION, is_flag=True, expose_value=False,
+    callback=lambda context, _, value: record_agreement(context, value),
     help="Continue although the ledger, the store of responses or the registry is missing, and begin a new one.",
 )  # fmt: skip
 

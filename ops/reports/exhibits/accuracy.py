@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ops.core.charts import Dots, Spread
+from ops.core.charts import DotPlot, ErrorBar
 from ops.reports import paper
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit, format_interval
 from ops.reports.exhibit import format_accuracy as written
-from ops.results.leaderboard import spread
+from ops.results.leaderboard import error_bar_of
 from ops.results.statistics import MeanEstimate
 
 
@@ -34,8 +34,8 @@ def accuracy(evidence: Evidence) -> ExhibitContent:
         [_row_title(system, evidence), *(format_interval(system.mean_accuracy(over)) for over in columns)]
         for system in systems
     ]
-    parts: list[Table | Dots] = [
-        Dots("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _chart_series(evidence)),
+    parts: list[Table | DotPlot] = [
+        DotPlot("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _chart_series(evidence)),
         Table("", head, rows, marked),
         Table("95 % intervals, %", head, ends, marked),
     ]
@@ -48,7 +48,7 @@ def _row_title(system: System, evidence: Evidence) -> str:
     return f"{system.title} (best by the mix)" if system.name == evidence.best_worker else system.title
 
 
-def _chart_series(evidence: Evidence) -> dict[str, Sequence[Spread | None]]:
+def _chart_series(evidence: Evidence) -> dict[str, Sequence[ErrorBar | None]]:
     every = [name for names in evidence.groups.values() for name in names]
     baselines = sorted(evidence.list_systems("baseline"), key=lambda system: -system.mean_accuracy(every).mean)
     best = evidence.systems.get(evidence.best_worker)
@@ -59,8 +59,8 @@ def _chart_series(evidence: Evidence) -> dict[str, Sequence[Spread | None]]:
     }
 
 
-def _spread(estimate: MeanEstimate) -> Spread | None:
-    return spread(estimate) if estimate.n else None
+def _spread(estimate: MeanEstimate) -> ErrorBar | None:
+    return error_bar_of(estimate) if estimate.n else None
 
 
 def _paper_table(evidence: Evidence, ours: System) -> Table:

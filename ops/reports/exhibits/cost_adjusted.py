@@ -5,8 +5,8 @@ from __future__ import annotations
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit, format_accuracy, format_number, format_points
 from ops.reports.prices import compute_mixture_accuracy
-from ops.results.statistics import Offer
-from ops.spending.books import usd
+from ops.results.statistics import PricedAccuracy
+from ops.spending.books import format_usd
 
 
 @exhibit(
@@ -22,7 +22,9 @@ def cost_adjusted(evidence: Evidence) -> ExhibitContent:
     tables = []
     for group, over in evidence.groups.items():
         systems = list(evidence.systems.values())
-        offers = {each.name: Offer(each.mean_usage(over).usd, each.mean_accuracy(over).mean) for each in systems}
+        offers = {
+            each.name: PricedAccuracy(each.mean_usage(over).usd, each.mean_accuracy(over).mean) for each in systems
+        }
         beyond = {name: _accuracy_beyond_mixtures(name, offers) for name in offers}
         systems.sort(key=lambda system: -beyond[system.name])
         head = ["system", "accuracy, %", "USD a question", "USD a right answer", "right answers a USD",
@@ -33,15 +35,15 @@ def cost_adjusted(evidence: Evidence) -> ExhibitContent:
     return ExhibitContent(tables, evidence.sample_description)
 
 
-def _accuracy_beyond_mixtures(name: str, offers: dict[str, Offer]) -> float:
+def _accuracy_beyond_mixtures(name: str, offers: dict[str, PricedAccuracy]) -> float:
     others = [offer for other, offer in offers.items() if other != name]
     return offers[name].accuracy - compute_mixture_accuracy(others, offers[name].price)
 
 
 def _row(system: System, over: list[str], beyond: float) -> list[Cell]:
     price, mean = system.mean_usage(over).usd, system.mean_accuracy(over).mean
-    a_right = usd(price / mean) if mean else "–"
+    a_right = format_usd(price / mean) if mean else "–"
     return [
-        system.title, format_accuracy(system.mean_accuracy(over)), usd(price), a_right,
+        system.title, format_accuracy(system.mean_accuracy(over)), format_usd(price), a_right,
         format_number(mean / price) if price else "–", format_points(beyond),
     ]  # fmt: skip

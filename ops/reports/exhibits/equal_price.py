@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import ExhibitContent, exhibit
 from ops.reports.exhibits._equal import compare_with_best
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 
 @exhibit(
@@ -16,4 +16,4 @@ from ops.spending.books import usd
 )
 def equal_price(evidence: Evidence) -> ExhibitContent:
     """Compare with the best worker or baseline within the Conductor's price, chosen on the compared questions."""
-    return compare_with_best(evidence, lambda spent: spent.usd, "USD", "price", usd)
+    return compare_with_best(evidence, lambda spent: spent.usd, "USD", "price", format_usd)

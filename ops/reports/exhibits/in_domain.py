@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.reports import paper
 from ops.reports.evidence import IN_DOMAIN, Evidence, System
 from ops.reports.exhibit import ExhibitContent, Table, exhibit, format_accuracy, format_number
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 
 @exhibit(
@@ -38,7 +38,7 @@ def _measured_cells(system: System, over: list[str]) -> list[str]:
     spent = system.mean_usage(over)
     return [
         system.title, format_accuracy(system.mean_accuracy(over)), format_number(spent.tokens),
-        format_number(spent.calls, 2), usd(spent.usd), format_number(spent.latency_s, 2),
+        format_number(spent.calls, 2), format_usd(spent.usd), format_number(spent.latency_s, 2),
         format_number(spent.latency_p95_s, 2),
     ]  # fmt: skip
 
@@ -49,4 +49,4 @@ def _paper_cells(system: System, evidence: Evidence) -> list[str]:
     if known is None:
         return ["–"] * 3
     tokens = "–" if known.tokens is None else f"{known.tokens:,.0f}"
-    return [f"{known.accuracy:.2f}", tokens, "–" if known.usd is None else usd(known.usd)]
+    return [f"{known.accuracy:.2f}", tokens, "–" if known.usd is None else format_usd(known.usd)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from ops.core.charts import Lines
+from ops.core.charts import LineChart
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit
 
@@ -29,7 +29,7 @@ Curve = Sequence[Mapping[str, Any]]
 )
 def training(evidence: Evidence) -> ExhibitContent:
     """Three charts per stage and a table of its first and last steps; reward means omit steps without a reward."""
-    parts: list[Lines | Table] = []
+    parts: list[LineChart | Table] = []
     rows: list[list[Cell]] = []
     steps = 0
     for stage, curve in evidence.curves.items():
@@ -38,10 +38,10 @@ def training(evidence: Evidence) -> ExhibitContent:
         name, steps = STAGE_TITLES.get(stage, stage), steps + len(curve)
         rewards = {"reward": _running_mean(curve, "reward")}
         parts += [
-            Lines(f"{name}: reward", "training step", "mean reward of a rollout", rewards, None),
-            Lines(f"{name}: validity and correctness", "training step", "share of rollouts in %",
+            LineChart(f"{name}: reward", "training step", "mean reward of a rollout", rewards, None),
+            LineChart(f"{name}: validity and correctness", "training step", "share of rollouts in %",
                   {label: _running_mean(curve, key, 100) for key, label in SHARE_TITLES.items()}, 0, 103),
-            Lines(f"{name}: diversity", "training step", "entropy of the patterns in bits",
+            LineChart(f"{name}: diversity", "training step", "entropy of the patterns in bits",
                   {"diversity": _running_mean(curve, "diversity")}),
         ]  # fmt: skip
         ends = {"first": curve[:WINDOW_STEPS], "last": curve[-WINDOW_STEPS:]}

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ops.benchmarks.graded import graders_key_of_file
-from ops.benchmarks.problem_files import read_problems
+from ops.benchmarks.problem_files import hash_problems, read_problems
 from ops.conductor.policy import CARD_FILE, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
-from ops.core.atomic import made_whole, sha256_of
+from ops.core.atomic import create_folder_atomically
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
 from ops.core.once import Key
@@ -70,21 +70,14 @@ def base_policy_inputs(setup: Setup) -> Key:
     }
     if recipe.cold_start is None:
         return key
-    execution = digest(recipe.execution.what_answers_depend_on)
-    return {**key, "data": _hash_mix(mix)[:16], "grader": digest(graders_key_of_file(mix)), "execution": execution}
+    execution = digest(recipe.execution.answer_settings)
+    return {**key, "data": hash_problems(mix)[:16], "grader": digest(graders_key_of_file(mix)), "execution": execution}
 
 
 def _offered_names(setup: Setup) -> list[str]:
     """Return the names of the workers in the order of their ordinals. A static workflow names its workers itself."""
     names = [worker.name for worker in assign_ordinals(setup.pool, _offer_seed(setup.recipe))]
     return sorted(names) if isinstance(setup.recipe.policy, StaticPolicy) else names
-
-
-def _hash_mix(mix: Path) -> str:
-    try:
-        return sha256_of(mix)
-    except FileNotFoundError:
-        raise DataError(mix, "", "does not exist", "Materialize training_mix") from None
 
 
 def _cold_start_settings(recipe: Recipe) -> dict[str, Any] | None:
@@ -128,7 +121,7 @@ def make_base_policy(
         with report_full_disk(folder):
             _validate_again(setup, folder, client, on_progress)
         return folder
-    with made_whole(folder) as part, report_full_disk(part):
+    with create_folder_atomically(folder) as part, report_full_disk(part):
         _build_policy(setup, part, client, on_progress)
         write_digest(part, skip=_RECORD_FILES, key=base_policy_inputs(setup))
     return folder

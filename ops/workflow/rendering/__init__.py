@@ -1,7 +1,7 @@
-"""Render a workflow, or a trace of one, for people: the same facts in three formats.
+"""Render a workflow or its trace for people as text, as a Markdown table or as an SVG picture.
 
-What belongs here: the formats, drawn (`render_svg`) or in characters (`render_text`). What does not: the facts
-(`ops.workflow.trace`), and the completion's own text (`Workflow.render_workflow`).
+This package contains only the formats (`svg` and `text`). The rendered facts come from `ops.workflow.trace`. The text
+of a workflow that the grammar can parse is made by `Workflow.render`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _FORMATS: dict[Format, Callable[[Workflow | WorkflowTrace, Sequence[str]], str]]
 
 
 def render_workflow(workflow: Workflow | WorkflowTrace, format: Format, worker_names: Sequence[str] = ()) -> str:  # noqa: A002
-    """Render the steps with what each of them reads; a trace adds responses, tokens, USD and seconds.
+    """Render the steps of a workflow and what each of them sees.
 
-    `worker_names` are workers by ordinal, for a workflow that has not been run. No text of a model can become markup.
+    For a trace, the result also contains responses, tokens, USD and seconds. `worker_names` gives the workers by
+    ordinal for a workflow that has not been executed. Texts of models are escaped, so that they cannot add markup.
     """
     return _FORMATS[format](workflow, worker_names)

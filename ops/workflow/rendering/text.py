@@ -1,34 +1,37 @@
-"""A workflow in characters: plain lines for a terminal, a Markdown table."""
+"""Render a workflow as plain lines for a terminal or as a Markdown table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.workflow.grammar import Workflow
 from ops.workflow.trace import StepTrace, WorkflowTrace
 
 
 def get_workflow(run: Workflow | WorkflowTrace) -> Workflow:
-    """The workflow itself."""
+    """Return the workflow of a trace, or the workflow itself."""
     return run.workflow if isinstance(run, WorkflowTrace) else run
 
 
 def step_worker_names(run: Workflow | WorkflowTrace, names: Sequence[str]) -> list[str]:
-    """Each step's worker: a trace's own, the one of `names` by ordinal, or `Model 0`."""
+    """Return the name of each step's worker.
+
+    A trace contains the names. For a workflow they come from `names`, by ordinal, or are of the form `Model 0`.
+    """
     if isinstance(run, WorkflowTrace):
         return [step.worker for step in run.steps]
     return [names[step.worker] if step.worker < len(names) else f"Model {step.worker}" for step in run.steps]
 
 
 def describe_context(workflow: Workflow, index: int) -> str:
-    """What is in the step's context."""
+    """Return a phrase that lists what a step sees, such as `question, step 1`."""
     seen = workflow.visible_steps(index)
     return "question" if not seen else "question, " + ", ".join(f"step {other + 1}" for other in seen)
 
 
 def describe_missing_response(step: StepTrace) -> str:
-    """Why the step has no response."""
+    """Return a phrase that says why a step has no response."""
     if step.status == "pruned":
         return "not run: the answer cannot depend on it"
     if step.status == "not_run":
@@ -37,12 +40,12 @@ def describe_missing_response(step: StepTrace) -> str:
 
 
 def describe_answer(trace: WorkflowTrace) -> str:
-    """The answer, or why there is none."""
+    """Return the answer on one line, or the status of a workflow that gave no answer."""
     return f"none ({trace.status})" if trace.answer is None else join_lines(trace.answer)
 
 
 def describe_totals(trace: WorkflowTrace) -> str:
-    """Calls, tokens, USD and seconds of the whole run."""
+    """Return a line with the calls, the tokens, the cost in USD and the critical path in seconds of an execution."""
     calls = "1 call" if trace.calls == 1 else f"{trace.calls} calls"
     return (
         f"{calls} ({trace.cached} cached), {trace.tokens} tokens, "
@@ -51,21 +54,24 @@ def describe_totals(trace: WorkflowTrace) -> str:
 
 
 def join_lines(text: str) -> str:
-    """`render_text` without line breaks."""
+    """Return a text on one line, with single blanks between its words."""
     return " ".join(text.split())
 
 
 def truncate(text: str, length: int) -> str:
-    """The beginning of `render_text`, … where something is missing."""
+    """Return at most `length` characters of a text; a shortened text ends with an ellipsis."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 LINE_WIDTH = 100
-"""Characters of a line."""
+"""The length of a line of `render_text` in characters."""
 
 
 def render_text(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
-    """Worker, subtask and sight of each step; a trace adds answers and costs."""
+    """Return lines with the worker, the subtask and the context of each step.
+
+    For a trace, they also contain the answer of each step and its cost in USD. `names` gives the workers by ordinal.
+    """
     lines: list[str] = []
     workflow = get_workflow(run)
     for index, (worker, step) in enumerate(zip(step_worker_names(run, names), workflow.steps, strict=True)):
@@ -90,7 +96,11 @@ def _outcome_lines(step: StepTrace) -> list[str]:
 
 
 def render_markdown(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
-    """The table; a trace adds answers, tokens and USD, and a line of totals."""
+    """Return a Markdown table of the steps.
+
+    For a trace, it also has the answer, the tokens and the cost in USD of each step, and a line with the totals
+    follows. `names` gives the workers by ordinal.
+    """
     workflow = get_workflow(run)
     answered = ["answer", "tokens", "USD"] if isinstance(run, WorkflowTrace) else []
     head = ["step", "worker", "subtask", "sees", *answered]
@@ -99,7 +109,7 @@ def render_markdown(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) ->
         cells = [str(index + 1), worker, truncate(join_lines(step.subtask), 160), describe_context(workflow, index)]
         cells += _outcome_cells(run.steps[index]) if isinstance(run, WorkflowTrace) else []
         rows.append([_escape(cell) for cell in cells])
-    lines = [markdown_table(head, rows)]
+    lines = [format_markdown_table(head, rows)]
     if isinstance(run, WorkflowTrace):
         lines += ["", f"**Answer:** {_escape(truncate(describe_answer(run), 300))}", "", describe_totals(run)]
     return "\n".join(lines)
@@ -111,5 +121,5 @@ def _outcome_cells(step: StepTrace) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Text that cannot bring Markdown or HTML with it; a table escapes its separator."""
+    """Escape Markdown and HTML in a text. The separator of columns is escaped by `markdown_table`."""
     return text.replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`")

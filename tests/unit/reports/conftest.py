@@ -11,7 +11,7 @@ from ops.core.usage import Usage
 from ops.evaluation.study import STUDIES
 from ops.reports.evidence import Evidence, Experiment, Kind, RunInfo, System, make_random_worker
 from ops.reports.exhibit import MadeExhibit, make_exhibits
-from ops.results.leaderboard import Columns
+from ops.results.leaderboard import TableData
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 
 BENCHMARKS = {"math500": "math", "mmlu": "mmlu", "gpqa_diamond": "mmlu"}
@@ -83,7 +83,7 @@ def evidence() -> Evidence:
         curves={"conductor": curve()},
         worker_scores=answers,
         experiments={
-            name: Experiment(entry.title, entry.about, Columns(["arm", "in-domain, %"], [["as it is", "80.0"]]))
+            name: Experiment(entry.title, entry.about, TableData(["arm", "in-domain, %"], [["as it is", "80.0"]]))
             for name, entry in STUDIES.items()
         },
         training_experiments=("prompting_and_size",),

@@ -30,7 +30,7 @@ from ops.retraining.decision import (
 )
 from ops.retraining.retraining_plan import RetrainingPlan, plan_retraining
 from ops.retraining.standing import alert_on_decision
-from ops.workers.pool import difference
+from ops.workers.pool import compare_pools
 from pipelines.retraining.sensor import DebounceState
 from tests.releases import scored
 
@@ -66,7 +66,7 @@ CHANGED = "(precache, evaluate, fine-tune if below the gate)"
     ],
 )
 def test_the_least_that_suffices(new: Pool, precache: tuple[str, ...], fine_tune: str, words: str) -> None:
-    needed = plan_retraining(difference(OLD, new), has_descriptions=True)
+    needed = plan_retraining(compare_pools(OLD, new), has_descriptions=True)
     assert (needed.precache, needed.fine_tune, str(needed)) == (precache, fine_tune, words)
     assert (needed.evaluate, needed.costs) == (fine_tune != NEVER, fine_tune == NEVER)
     assert needed.costs == (OLD.answers_key == new.answers_key)
@@ -78,13 +78,13 @@ def test_the_least_that_suffices(new: Pool, precache: tuple[str, ...], fine_tune
     ids=["order", "limits", "tags"],
 )
 def test_order_limits_and_tags_require_nothing(same: Pool) -> None:
-    needed = plan_retraining(difference(OLD, same), has_descriptions=True)
+    needed = plan_retraining(compare_pools(OLD, same), has_descriptions=True)
     assert needed == RetrainingPlan() and needed.is_empty
     assert (OLD.answers_key, OLD.prices_key) == (same.answers_key, same.prices_key)
 
 
 def test_a_champion_without_worker_descriptions_is_not_trained_for_a_new_worker() -> None:
-    needed = plan_retraining(difference(OLD, pool(A, B, C)), has_descriptions=False)
+    needed = plan_retraining(compare_pools(OLD, pool(A, B, C)), has_descriptions=False)
     assert (needed.precache, needed.evaluate, needed.fine_tune) == (("c",), True, NEVER)
     assert str(needed) == "new: c (precache, evaluate; not offered: the champion has no worker descriptions)"
 
@@ -227,7 +227,7 @@ def standing(*failed: GateCheck) -> GateDecision:
     ids=["holds", "below", "costlier", "pays", "costlier and pays", "below and pays"],
 )
 def test_each_state_is_an_alert_once(tmp_path: Path, made: TrainingDecision, commands: list[str]) -> None:
-    asked = Snapshot.take(Workspace.find().config, "quickstart", None, "")
+    asked = Snapshot.capture(Workspace.find().config, "quickstart", None, "")
     asked = asked.model_copy(update={"change": PoolChange(version="3", policy="p", before=asked.pool)})
     workspace = Workspace(tmp_path)
     for _ in range(3):

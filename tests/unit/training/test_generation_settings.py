@@ -24,6 +24,7 @@ from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import Conductor, PolicyCard, find_end_tokens
 from ops.conductor.scratch_tokenizer import END_TOKEN
 from ops.config import ColdStart, Generation, PretrainedPolicy, Recipe, Setup
+from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -145,8 +146,20 @@ def test_policies_and_runs_of_before_keep_their_keys(plan: RunPlan, tmp_path: Pa
 
 def test_without_a_training_mix_the_error_names_the_file_and_the_asset(plan: RunPlan, tmp_path: Path) -> None:
     recipe = plan.recipe.model_copy(update={"cold_start": ColdStart()})
-    with pytest.raises(DataError, match=r"training_mix\.jsonl: does not exist\. Materialize training_mix"):
+    with pytest.raises(DataError, match=r"training_mix\.jsonl: does not exist\. Make it again"):
         base_policy_folder(Setup(Workspace(tmp_path), recipe, plan.pool))
+
+
+def test_a_damaged_training_mix_is_named_and_is_no_other_mix(plan: RunPlan, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    mix = workspace.data / "training_mix.jsonl"
+    write_mix(workspace, read_problems(plan.problems))
+    write_digest(mix)
+    setup = Setup(workspace, plan.recipe.model_copy(update={"cold_start": ColdStart()}), plan.pool)
+    assert base_policy_folder(setup).name
+    mix.write_bytes(mix.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"training_mix\.jsonl: .*Make it again: `podium run RECIPE`"):
+        base_policy_folder(setup)
 
 
 CHATML = (

@@ -18,7 +18,7 @@ from ops.evaluation.stored_baselines import baselines_folder
 from ops.planning.stored import find_unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import WorkerBenchmark, evaluation_folder
-from ops.results.leaderboard import chart_accuracy_by_benchmark
+from ops.results.leaderboard import build_reach_tables, build_tables, chart_accuracy_by_benchmark
 from ops.results.summary import Summary, summarize
 from ops.retraining.standing import find_champion_to_rescore, find_scored_cold_start
 from ops.stages.comparing import compare_once

@@ -13,6 +13,7 @@ from ops.core.errors import PodiumError
 from ops.core.installation import resources_folder
 from ops.core.parts import ACCEPT_OPTION
 from ops.core.workspace import Workspace
+from pipelines.asking import record_agreement
 from pipelines.commands.help import Command
 
 EXIT_NOT_PROMOTED = 3

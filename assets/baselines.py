@@ -15,7 +15,7 @@ from ops.core.once import data_version
 from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.baselines.oracle import estimate_oracles
 from ops.precaching.profiles import profile_workers
-from ops.results.leaderboard import percent
+from ops.results.leaderboard import format_accuracy
 
 
 @dg.asset(
@@ -51,7 +51,7 @@ def baselines(
         if needs_every_worker(podium.load().recipe.evaluation.baselines):
             facts["oracle"] = metadata.oracle(list(estimate_oracles(rows).values()))
         own = {name: summaries[benchmark] for name, summaries in asked.items() if benchmark in summaries}
-        if systems := [(name, percent(each.accuracy), each.cost_usd) for name, each in own.items()]:
+        if systems := [(name, format_accuracy(each.accuracy), each.cost_usd) for name, each in own.items()]:
             facts["baselines"] = metadata.table(("baseline", "accuracy in %", "USD a question"), systems)
         context.add_asset_metadata(facts, partition_key=benchmark)
     reporter.calls(context, made)

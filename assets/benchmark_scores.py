@@ -11,13 +11,13 @@ from assets.recursive_conductor import final_policy, recursive_conductor
 from assets.resources import Podium, Reporter, servers
 from assets.worker_pool import worker_pool
 from ops.benchmarks.problem_files import describe_evaluation_tests
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.core.once import data_version
 from ops.evaluation.stored import CONDUCTOR, score_folder
 from ops.precaching.opening import open_client
-from ops.results.leaderboard import interval, percent, worker_use
+from ops.results.leaderboard import chart_worker_use, format_accuracy, format_interval
 from ops.results.summary import summarize
-from ops.results.table import joined
+from ops.results.table import concatenate_rows
 from ops.stages.evaluation import is_policy_scored, score_policy
 from ops.workflow.strategy import measure_diversity
 
@@ -44,12 +44,12 @@ def benchmark_scores(
     client = open_client(setup, "evaluation")
     with servers(setup):
         scores = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, force=again)
-    rows = joined(scores.values())
+    rows = concatenate_rows(scores.values())
     summaries = summarize(rows)
     for benchmark, summary in summaries.items():
         facts = {
-            "accuracy": f"{percent(summary.accuracy)} %, {summary.rows} questions",
-            "interval_95_percent": interval(summary.accuracy),
+            "accuracy": f"{format_accuracy(summary.accuracy)} %, {summary.rows} questions",
+            "interval_95_percent": format_interval(summary.accuracy),
             "usd_a_question": summary.cost_usd,
             "tokens_a_question": summary.tokens,
             "latency_s": summary.latency_s,
@@ -64,7 +64,7 @@ def benchmark_scores(
             facts["graded_on"] = tests
         context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
     reporter.calls(context, client.counts)
-    use = metadata.picture("worker use by domain", png(worker_use(rows)))
+    use = metadata.picture("worker use by domain", render_png(chart_worker_use(rows)))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(data_version(folder)),
         metadata={"worker_use": use, **metadata.calls(client.counts)},

@@ -17,7 +17,7 @@ from ops.precaching.opening import open_client
 from ops.retraining.standing import alert_on_standing, required, stand, unanswered
 from ops.retraining.start import champion_folder
 from ops.stages.evaluation import score_policy
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 
 @dg.asset(
@@ -76,7 +76,7 @@ def _scored(
     """Score the champion and its opponents where scores are missing, and compare them."""
     setup, progress = podium.load(), reporter.progress(context)
     policy = champion_folder(setup.workspace, change)
-    calls = ask_opponents(podium, missing, progress).calls if (missing := unanswered(setup)) else Counts()
+    calls = ask_opponents(podium, missing, progress).calls if (missing := unanswered(setup)) else CallCounts()
     if missing := find_unscored(setup, policy):
         client = open_client(setup, "evaluation")
         with servers(setup):

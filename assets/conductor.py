@@ -18,9 +18,9 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from ops.config import UntrainedPolicy
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.core.errors import PodiumError
-from ops.results.leaderboard import reward_curve, strategy_curve
+from ops.results.leaderboard import chart_reward, chart_strategies
 from ops.retraining.start import fine_tuned_run
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -185,10 +185,10 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     renumbered = plan.adaptive is not None and plan.adaptive.reshuffle  # ordinals differ between questions in this case
     names = [f"Model {ordinal}" for ordinal in range(len(plan.offered))] if renumbered else plan.offered
     rewarded = [row for row in rows if row["reward"] is not None]
-    curve = reward_curve([row["step"] for row in rewarded], [row["reward"] for row in rewarded])
+    curve = chart_reward([row["step"] for row in rewarded], [row["reward"] for row in rewarded])
     shown = {
-        "reward_curve": metadata.picture("mean reward by step", png(curve)),
-        "strategies": metadata.picture("strategies by step", png(strategy_curve(rows))),
+        "reward_curve": metadata.picture("mean reward by step", render_png(curve)),
+        "strategies": metadata.picture("strategies by step", render_png(chart_strategies(rows))),
         "worker_use": metadata.table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:

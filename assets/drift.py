@@ -41,7 +41,7 @@ def drift(
     gate.ready(podium, "workers", *(["evaluation"] if registry.champion(podium.workspace()) else []))
     setup, on = podium.load(), today()
     settings = podium.snapshot().retraining.drift
-    client = open_client(setup.beside(f"drift-{on:%Y-%m}"), "drift")
+    client = open_client(setup.with_account(f"drift-{on:%Y-%m}"), "drift")
     with servers(setup):
         records = ask_again(setup, client, settings, on)
     reporter.calls(context, client.counts)

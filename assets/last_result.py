@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets import metadata
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 AGAIN = "podium/again"
 """The run tag that lets every step of the run do its work again, whatever its value is."""
@@ -49,7 +49,7 @@ def _facts(context: dg.AssetExecutionContext, version: str, partition: str) -> d
         return {UNCHANGED: "since a command made it"}
     since = _text(made.metadata, UNCHANGED) or f"since run {records[0].run_id[:8]}"
     kept = {name: fact for name, fact in made.metadata.items() if not name.startswith("dagster")}
-    none = metadata.calls(Counts())  # those of the run that did the work are not this run's
+    none = metadata.calls(CallCounts())  # those of the run that did the work are not this run's
     return kept | {name: fact for name, fact in none.items() if name in kept} | {UNCHANGED: since}
 
 

@@ -15,10 +15,10 @@ from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
 from ops.results import leaderboard
-from ops.results.leaderboard import of_score
-from ops.results.statistics import MeanEstimate, OracleEstimate, mean_of
+from ops.results.leaderboard import estimate_of_score
+from ops.results.statistics import MeanEstimate, OracleEstimate, average_estimates
 from ops.training.cold_start.validation import ColdStartRecord, ValidationResult
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.TableMetadataValue:
@@ -48,17 +48,17 @@ def percent(score: Score | MeanEstimate | None) -> str:
     """Return an accuracy in % with its standard error or 95 % interval, or a dash if it was not measured."""
     if score is None:
         return "–"
-    estimate = of_score(score) if isinstance(score, Score) else score
+    estimate = estimate_of_score(score) if isinstance(score, Score) else score
     # No-break spaces keep the numbers on one line in a narrow column.
-    return leaderboard.percent(estimate).replace(" ", "\N{NO-BREAK SPACE}")
+    return leaderboard.format_accuracy(estimate).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def oracle(estimates: Sequence[OracleEstimate]) -> str:
     """Return the oracle's mean accuracy over benchmarks in %, or its upper bound and what luck alone would reach."""
     fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
     if len(fair) == len(estimates):
-        return f"{percent(mean_of(fair))} %"
-    most, lucky = mean_of([each.plain for each in estimates]), fmean(each.by_chance for each in estimates)
+        return f"{percent(average_estimates(fair))} %"
+    most, lucky = average_estimates([each.plain for each in estimates]), fmean(each.by_chance for each in estimates)
     return f"at most {percent(most)} %, with hindsight; by chance alone {100 * lucky:.1f} %"
 
 
@@ -66,9 +66,9 @@ def oracle_line(estimates: Sequence[OracleEstimate]) -> tuple[str, float]:
     """Return the name of the oracle's line in a chart of workers, and its height in %."""
     fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
     if len(fair) == len(estimates):
-        height = 100 * mean_of(fair).mean
+        height = 100 * average_estimates(fair).mean
         return f"worker chosen for each problem by its other answers: {height:.1f} %", height
-    height = 100 * mean_of([each.plain for each in estimates]).mean
+    height = 100 * average_estimates([each.plain for each in estimates]).mean
     return f"best worker of each problem, with hindsight (an upper bound): {height:.1f} %", height
 
 
@@ -128,7 +128,7 @@ def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | s
     }
 
 
-def calls(counts: Counts) -> dict[str, dg.MetadataValue]:
+def calls(counts: CallCounts) -> dict[str, dg.MetadataValue]:
     """Return how many worker calls a stage made, and how many of them were cached, retried or failed."""
     return {
         "calls_live": dg.MetadataValue.int(counts.live),

@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets import metadata
 from assets.resources import OnProgress, Podium, servers
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.core.response_rows import ResponseRow
 from ops.evaluation.comparison import outcomes_file
 from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
@@ -18,14 +18,14 @@ from ops.evaluation.stored_baselines import baselines_folder
 from ops.planning.stored import find_unscored
 from ops.precaching.opening import open_client
 from ops.precaching.stored import WorkerBenchmark, evaluation_folder
-from ops.results.leaderboard import accuracy_by_benchmark, reach_tables, tables
+from ops.results.leaderboard import build_reach_tables, build_tables, chart_accuracy_by_benchmark
 from ops.results.summary import Summary, summarize
 from ops.retraining.standing import champion_to_judge_again, scored_cold_start
 from ops.stages.comparing import compare_once
 from ops.stages.evaluation import are_baselines_scored, is_policy_scored, score_baselines, score_policy
 from ops.stages.responses import answer_evaluation_questions, is_evaluation_answered
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 
 class OpponentScores(NamedTuple):
@@ -34,7 +34,7 @@ class OpponentScores(NamedTuple):
     alone: Mapping[WorkerBenchmark, Sequence[ResponseRow]]
     baselines: Mapping[str, Mapping[str, Summary]]
     """Baseline → benchmark → its score."""
-    calls: Counts
+    calls: CallCounts
 
 
 def base_of(podium: Podium) -> Path | None:
@@ -95,8 +95,8 @@ def compared(podium: Podium, policy: Path, *, again: bool = False) -> dict[str, 
     if made is None:
         return None
     return {
-        **{name: metadata.table(*columns) for name, columns in tables(made.leaderboard).items() if columns.rows},
-        **{name: metadata.table(*columns) for name, columns in reach_tables(made.reach).items() if columns.rows},
-        "accuracy": metadata.picture("accuracy", png(accuracy_by_benchmark(made.leaderboard))),
+        **{name: metadata.table(*columns) for name, columns in build_tables(made.leaderboard).items() if columns.rows},
+        **{name: metadata.table(*columns) for name, columns in build_reach_tables(made.reach).items() if columns.rows},
+        "accuracy": metadata.picture("accuracy", render_png(chart_accuracy_by_benchmark(made.leaderboard))),
         "outcomes": dg.MetadataValue.path(outcomes_file(setup.workspace, policy)),
     }

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from ops.core.errors import ConfigError
-from ops.core.installation import install_extra
+from ops.core.installation import install_extra_command
 
 TEAM = "PODIUM_TEAM"
 """The environment variable which says that Dagster has a daemon, a queue and one storage for several machines."""
@@ -59,7 +59,7 @@ def executor() -> dg.ExecutorDefinition:
         try:
             from dagster_k8s import k8s_job_executor
         except ModuleNotFoundError:
-            problem, remedy = "needs dagster-k8s, which is not installed", f"Run {install_extra('team')}"
+            problem, remedy = "needs dagster-k8s, which is not installed", f"Run {install_extra_command('team')}"
             raise ConfigError(EXECUTOR, named, problem, remedy) from None
         made: dg.ExecutorDefinition = k8s_job_executor
         return made

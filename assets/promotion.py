@@ -7,7 +7,7 @@ from assets.leaderboard import leaderboard
 from assets.recursive_conductor import final_policy
 from assets.registered_model import registered_model
 from assets.resources import Podium
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.reports.verdict import checks_table, differences, pairings_table
 from ops.stages.release import judge_and_promote
 
@@ -28,7 +28,7 @@ def promotion(podium: Podium) -> dg.MaterializeResult:
         for opponent in outcome.dossier.opponents:
             if opponent.pairings:
                 shown = pairings_table(opponent, outcome.dossier.confidence)
-                picture = png(differences(opponent, outcome.dossier.confidence))
+                picture = render_png(differences(opponent, outcome.dossier.confidence))
                 facts[f"against_the_{opponent.name}"] = metadata.table(shown.head, shown.rows)
                 facts[f"differences_to_the_{opponent.name}"] = metadata.picture("paired differences", picture)
     return dg.MaterializeResult(metadata=facts)

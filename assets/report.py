@@ -21,7 +21,7 @@ from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.errors import DataError
-from ops.core.once import Key, data_version, once, with_code
+from ops.core.once import Key, add_code_version, data_version, make_once
 from ops.release import registry
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Made, Shown, Table, label, make, report_file
@@ -69,7 +69,7 @@ def report(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeR
     """Write all results as one HTML page, and attach it to the version in MLflow. No worker is called."""
     page = page_of(podium)
     again = asked_again(context) or not page.with_suffix("").is_dir()
-    if (published := once([page], _key(podium), lambda: _published(podium), again=again)) is None:
+    if (published := make_once([page], _key(podium), lambda: _published(podium), always=again)) is None:
         return unchanged(context, data_version(page))
     evidence, made, versions = published
     facts: dict[str, dg.MetadataValue | str] = {
@@ -102,7 +102,7 @@ def _key(podium: Podium) -> Key:
         "settings": digest(snapshot.model_dump(mode="json", exclude={"git_commit": True, "recipe": {"budget"}})),
     }
     exhibits = (f"ops.reports.exhibits.{name}" for name in EXHIBITS)
-    return with_code(key, "ops.reports.page", "ops.reports.gathering", *exhibits)
+    return add_code_version(key, "ops.reports.page", "ops.reports.gathering", *exhibits)
 
 
 def _facts(made: Made, page: Path) -> dict[str, dg.MetadataValue | str]:

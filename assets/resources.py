@@ -17,14 +17,14 @@ from assets.partitions import of_recipe
 from ops.benchmarks.graded import configure_grading
 from ops.config import Setup, Snapshot, split_pool, with_pool
 from ops.core.errors import ConfigError
-from ops.core.processes import one_at_a_time
+from ops.core.processes import hold_run_lock
 from ops.core.progress import RemainingTime
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serve_pool
 from ops.planning.estimate import Cost
 from ops.training.run.training_run import RunResult
 from ops.versioning import git_commit
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 SNAPSHOT = "podium/snapshot"
 """The run tag with the key of the snapshot from which a run works, a file in `.podium/snapshots`."""
@@ -44,7 +44,7 @@ class OnProgress(Protocol):
 def servers(setup: Setup, needed: bool = True) -> Iterator[None]:
     """Serve the workers that Podium hosts itself while the block is executed. Nothing is started unless `needed`."""
     with ExitStack() as stack:
-        for pool in setup.every_pool.values() if needed and setup.recipe.asks_workers else ():
+        for pool in setup.all_pools.values() if needed and setup.recipe.can_call_workers else ():
             stack.enter_context(serve_pool(pool, setup.workspace))
         yield
 
@@ -76,7 +76,7 @@ class Podium(dg.ConfigurableResource):
         if context.run is None or context.instance is None:
             return
         if ONE_AT_A_TIME.items() <= context.run.tags.items() and placement.one_process():
-            self._held = one_at_a_time(self.workspace())
+            self._held = hold_run_lock(self.workspace())
         folder = self.workspace().snapshots
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{context.run.run_id}.lock"):  # steps may begin at once, in several processes
@@ -130,7 +130,7 @@ class Podium(dg.ConfigurableResource):
             return self._of_this_run
         workspace = self.workspace()
         recipe = with_pool(str(self.recipe), self.pool)
-        return Snapshot.take(workspace.config, recipe, self.seed, git_commit(workspace))
+        return Snapshot.capture(workspace.config, recipe, self.seed, git_commit(workspace))
 
     def load(self) -> Setup:
         """Load recipe, pool and workspace from the snapshot. Raises `ConfigError`."""
@@ -192,9 +192,9 @@ def _snapshot_key(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | Non
     return None
 
 
-def calls_of_run(result: RunResult) -> Counts:
+def calls_of_run(result: RunResult) -> CallCounts:
     """Return the numbers of worker calls in the last attempt of a training run."""
-    return Counts(
+    return CallCounts(
         live=result.live_calls, cached=result.cached_calls, usd=result.spent_usd, replayed=result.replayed_calls
     )
 
@@ -206,7 +206,7 @@ class Reporter(Protocol):
         """Return a callback for one long operation of the asset that `context` runs."""
         ...
 
-    def calls(self, context: dg.AssetExecutionContext, calls: Counts) -> None:
+    def calls(self, context: dg.AssetExecutionContext, calls: CallCounts) -> None:
         """Count worker calls of the asset."""
         ...
 
@@ -223,7 +223,7 @@ class LogReporter:
         pace = RemainingTime()
 
         def report(done: int, total: int, note: str = "", /) -> None:
-            if line := pace.line(done, total, note):
+            if line := pace.next_line(done, total, note):
                 context.log.info(line)
 
         return report
@@ -232,7 +232,7 @@ class LogReporter:
         """Log one line."""
         context.log.info(f"before anything is spent: {estimate}")
 
-    def calls(self, context: dg.AssetExecutionContext, calls: Counts) -> None:
+    def calls(self, context: dg.AssetExecutionContext, calls: CallCounts) -> None:
         """Log one line."""
         context.log.info(
             f"worker calls: {calls.live} live, {calls.cached} cached, {calls.replayed} replayed, "

@@ -12,7 +12,7 @@ from assets.conductor import train
 from assets.recursive_conductor import training_runs
 from assets.resources import Podium, Reporter, calls_of_run, servers
 from ops.config.studies import STUDIES as FILE
-from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, readable, studies_now
+from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, require_studies, try_load_studies
 from ops.core.errors import DataError, PodiumError
 from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.study import STUDIES, Intervention, PolicyStudy
@@ -21,7 +21,7 @@ from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.stages.studies.study import run_study
 from ops.stages.study_context import StudyContext
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 GROUP = "experiments"
 PREFIX = "study"
@@ -51,7 +51,7 @@ def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
     if name in STUDIES:
         return Study(name, STUDIES[name], only)
     snapshot, file = podium.snapshot(), podium.workspace().config / FILE
-    return Study(name, readable(snapshot.studies).named(name, snapshot.recipe_file, file), only)
+    return Study(name, require_studies(snapshot.studies).find(name, snapshot.recipe_file, file), only)
 
 
 def lab_of(podium: Podium) -> StudyInputs:
@@ -134,7 +134,7 @@ def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinitio
         with _making(context, podium, reporter, trainer, chosen) as making:
             found = run_study(chosen, lab_of(podium), making)
         made = (*map(calls_of_run, making.results), *(client.counts for client in making.clients))
-        calls = sum(made, Counts())
+        calls = sum(made, CallCounts())
         reporter.calls(context, calls)
         return dg.MaterializeResult(metadata={**metadata.findings(entry.title, found), **metadata.calls(calls)})
 
@@ -148,7 +148,7 @@ studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
 def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
     """Return an asset for each study of the file. For a file that cannot be read, it is one asset that fails with the
     reason."""
-    known = studies_now(config)
+    known = try_load_studies(config)
     if isinstance(known, Studies):
         return [_asset_of(name, entry) for name, entry in known.studies.items()]
 
@@ -160,7 +160,7 @@ def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
         description=f"The studies of config/{FILE} cannot be read. {known}",
     )
     def unreadable(podium: Podium) -> None:
-        readable(podium.snapshot().studies)
+        require_studies(podium.snapshot().studies)
         raise PodiumError(f"config/{FILE} can be read now: reload the code location to see its assets")
 
     return [unreadable]

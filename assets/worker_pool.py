@@ -5,7 +5,7 @@ import dagster as dg
 from assets import metadata
 from assets.resources import Podium
 from ops.core.servers import check_addresses
-from ops.workers.pool import pool_rows
+from ops.workers.pool import build_pool_table
 from ops.workers.unsent import check_pools
 
 
@@ -16,14 +16,14 @@ def worker_pool(podium: Podium) -> dg.MaterializeResult:
     setup = podium.load()
     check_addresses(mlflow=not setup.workspace.rehearsal)
     pool = setup.pool
-    if setup.recipe.asks_workers:
+    if setup.recipe.can_call_workers:
         check_pools(setup)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"{pool.answers_key}-{pool.prices_key}"),
         metadata={
             "answers_key": pool.answers_key,
             "prices_key": pool.prices_key,
-            "workers": metadata.table(*pool_rows(pool)),
+            "workers": metadata.table(*build_pool_table(pool)),
             "pool": dg.MetadataValue.json(pool.model_dump(mode="json")),
         },
     )

@@ -9,13 +9,13 @@ from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.core.atomic import write_bytes
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.core.once import data_version
 from ops.core.response_rows import load_responses
 from ops.evaluation.baselines.oracle import estimate_oracles
 from ops.precaching.profiles import Profile
-from ops.results.leaderboard import accuracy_against_cost, of_score
-from ops.results.statistics import mean_of
+from ops.results.leaderboard import chart_accuracy_against_cost, estimate_of_score
+from ops.results.statistics import average_estimates
 from ops.stages.data import data_files, make_profiles_once
 
 
@@ -30,10 +30,10 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: Podium) -> dg.Mat
     if profiles is None:
         return unchanged(context, version)
     best = next(profile for profile in profiles.workers if profile.worker == profiles.best_worker)
-    best_accuracy = mean_of([of_score(score) for score in best.by_benchmark.values()])
+    best_accuracy = average_estimates([estimate_of_score(score) for score in best.by_benchmark.values()])
     rows = load_responses(setup.workspace.data / "responses")
     oracle = list(estimate_oracles([row for row in rows if row.worker in setup.pool.names]).values())
-    picture = png(accuracy_against_cost(profiles.workers, metadata.oracle_line(oracle)))
+    picture = render_png(chart_accuracy_against_cost(profiles.workers, metadata.oracle_line(oracle)))
     write_bytes(drawn, picture)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version),

@@ -45,7 +45,7 @@ def worker_responses(
     gate.ready(podium, *ALL_PARTS)
     client = open_client(setup, "precache")
     expected = estimate_responses(setup, client, cells)
-    if setup.recipe.asks_workers:
+    if setup.recipe.can_call_workers:
         reporter.expected(context, expected)
     needed = any(part.worker.serve and part.calls.expected for part in expected.workers.values())
     with servers(setup, needed):

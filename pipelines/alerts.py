@@ -15,7 +15,7 @@ from ops.alerts.catalogue import CAP_REACHED, FIRST_STEP_INVALID, RUN_FAILED
 from ops.config import load_alerts
 from ops.core.errors import ConfigError, OverBudget
 from ops.core.workspace import Workspace
-from ops.spending.ledger import NEXT_CALL
+from ops.spending.ledger import CAP_MESSAGE
 from ops.training.run.ending import INVALID_FIRST_STEP
 from pipelines.home import fail_orphaned_runs, process_of
 
@@ -49,7 +49,7 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
 def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Send one alert about the failed run, of the kind `budget` if a cap ended it. Nothing is raised."""
     errors = list(_errors(instance, run))
-    budget = any(error.cls_name == OverBudget.__name__ or NEXT_CALL in error.message for error in errors)
+    budget = any(error.cls_name == OverBudget.__name__ or CAP_MESSAGE in error.message for error in errors)
     name = _named(run.asset_selection) if run.asset_selection else run.job_name
     text = f"run {run.run_id} of {name}\n{run.tags.get('podium/recipe', '')}\n\n"
     text += _cause(errors) or _last_words(instance, run)

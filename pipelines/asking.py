@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.errors import PodiumError
-from ops.core.parts import accept_missing, check_parts, missing_parts
+from ops.core.parts import accept_missing_parts, check_parts, find_missing_parts
 from ops.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def check_workspace(place: Setup | Workspace) -> None:
     A rehearsal, and a recipe that calls no worker, spend nothing and are not checked.
     """
     if not isinstance(place, Workspace):
-        if place.recipe.replay is not None or not place.recipe.asks_workers:
+        if place.recipe.replay is not None or not place.recipe.can_call_workers:
             return
         place = place.workspace
     accept_if_agreed(place)
@@ -56,9 +56,9 @@ def accept_if_agreed(workspace: Workspace) -> None:
     """Begin the missing parts of the workspace anew if the command agrees to that, and say so."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_ACCEPTED):
-        for missing in missing_parts(workspace):
+        for missing in find_missing_parts(workspace):
             click.echo(f"{missing.file}: {missing.problem}: a new one is begun", err=True)
-        for file in accept_missing(workspace):
+        for file in accept_missing_parts(workspace):
             click.echo(f"{file}: is the unreadable file", err=True)
 
 
@@ -101,7 +101,9 @@ def _spending(setup: Setup, usd: Range | None) -> str:
 
 def calls_cost_money(setup: Setup) -> bool:
     """Return whether the recipe may call a worker that has a price and is not embedded. Raises `ConfigError`."""
-    from ops.workers.providers import is_remote, price_of
+    from ops.workers.providers import find_price, is_remote
 
-    called = (each for pool in setup.every_pool.values() for each in pool.workers if is_remote(each))
-    return setup.recipe.asks_workers and any(price_of(each, setup.pool_file).most_usd(1, 1) > 0 for each in called)
+    called = (each for pool in setup.all_pools.values() for each in pool.workers if is_remote(each))
+    return setup.recipe.can_call_workers and any(
+        find_price(each, setup.pool_file).compute_max_usd(1, 1) > 0 for each in called
+    )

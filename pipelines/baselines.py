@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import getdoc
 
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.evaluation.baseline import BASELINES, Baseline, WorkflowBaseline, needs_every_worker
 
 SIZES = (2, 9)
@@ -14,7 +14,7 @@ SIZES = (2, 9)
 def registry_table() -> str:
     """Return every baseline with its calls, its source, and its differences from the authors' version."""
     head = ["baseline", "heading", "what it does", "calls for a question", "source", "how it differs"]
-    return markdown_table(head, [_cells(entry) for entry in BASELINES.values()]) + "\n"
+    return format_markdown_table(head, [_cells(entry) for entry in BASELINES.values()]) + "\n"
 
 
 def registry_facts() -> list[dict[str, object]]:

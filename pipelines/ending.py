@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ops.core.errors import PodiumError, causes
+from ops.core.errors import PodiumError, iterate_causes
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM."""
@@ -111,7 +111,7 @@ def explained(error: BaseException) -> str | None:
     """Return a one-line message with a remedy for an error of the machine; None for any other error."""
     if os.environ.get(TRACEBACK):
         return None
-    for each in causes(error, drivers=True):
+    for each in iterate_causes(error, drivers=True):
         if isinstance(each, PodiumError):
             return str(each)
         if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _OURS):
@@ -120,7 +120,7 @@ def explained(error: BaseException) -> str | None:
             named = os.fsdecode(each.filename) if isinstance(each.filename, str | bytes) else _file_in_use(error)
             where = f"{named}: " if named else ""
             return f"{where}{os.strerror(each.errno)}. {_OF_THE_MACHINE[each.errno]}"
-    for each in causes(error, drivers=True):
+    for each in iterate_causes(error, drivers=True):
         if type(each).__module__.partition(".")[0] in _STORES:
             said = next((line for line in str(each).splitlines() if line.strip()), type(each).__name__)
             return f"{said.strip()}. Check the store that it names; {TRACEBACK}=1 shows where this arose"
@@ -164,7 +164,7 @@ def _of_a_database(cause: sqlite3.DatabaseError, error: BaseException) -> str:
 
 def _frames(error: BaseException) -> Iterator[tuple[str, dict[str, Any]]]:
     """Give module and local variables of each function that the error and its causes left, the innermost last."""
-    for each in reversed([*causes(error, drivers=True)]):
+    for each in reversed([*iterate_causes(error, drivers=True)]):
         trace = each.__traceback__
         while trace is not None:
             yield str(trace.tb_frame.f_globals.get("__name__", "")), trace.tb_frame.f_locals

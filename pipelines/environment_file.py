@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from io import StringIO
 
-from ops.core.atomic import replacing, write_text
+from ops.core.atomic import replace_atomically, write_text
 from ops.core.errors import ConfigError
-from ops.core.settings_files import read_text
+from ops.core.settings_files import read_settings_text
 from ops.core.workspace import Workspace
 
 _HEAD = "# Keys, which `podium` reads at its start; a variable of the environment wins. git ignores this file.\n"
@@ -21,7 +21,7 @@ def read_environment_file(workspace: Workspace) -> None:
     """
     file = workspace.environment_file
     try:
-        assigned = read_text(file)
+        assigned = read_settings_text(file)
     except FileNotFoundError:
         return
     from dotenv.parser import parse_stream
@@ -44,7 +44,7 @@ def write_environment_file(workspace: Workspace, values: Mapping[str, str]) -> N
     An empty value leaves an assignment as it is.
     """
     file = workspace.environment_file
-    lines = (read_text(file) if file.exists() else _HEAD).splitlines()
+    lines = (read_settings_text(file) if file.exists() else _HEAD).splitlines()
     for variable, value in values.items():
         assigned = [place for place, line in enumerate(lines) if line.partition("=")[0].strip() == variable]
         if not assigned:
@@ -52,10 +52,10 @@ def write_environment_file(workspace: Workspace, values: Mapping[str, str]) -> N
         elif value:
             lines[assigned[-1]] = f"{variable}={value}"
     ignored = workspace.root / ".gitignore"
-    text = read_text(ignored) if ignored.exists() else ""
+    text = read_settings_text(ignored) if ignored.exists() else ""
     if file.name not in text.splitlines():
         write_text(ignored, f"{text.rstrip()}\n{file.name}\n".lstrip())
     file = file.resolve()  # it may be a link
-    with replacing(file, mode=file.stat().st_mode & 0o777 if file.exists() else 0o600) as temporary:
+    with replace_atomically(file, mode=file.stat().st_mode & 0o777 if file.exists() else 0o600) as temporary:
         temporary.touch(mode=0o600)
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")

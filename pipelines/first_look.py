@@ -14,10 +14,10 @@ import click
 from ops.config import Pool, Setup, pool_file
 from ops.config.base import key_problem
 from ops.core.atomic import write_text
-from ops.core.errors import ConfigError, counted
+from ops.core.errors import ConfigError, format_count
 from ops.core.workspace import Workspace
-from ops.spending.books import usd
-from ops.workers.ping import Pinged
+from ops.spending.books import format_usd
+from ops.workers.ping import PingResult
 from pipelines.asking import check_workspace, confirm_spending
 from pipelines.environment_file import write_environment_file
 
@@ -131,9 +131,9 @@ def _show_cost(setup: Setup) -> Range:
     whole, cap = add_costs(plan.stages), setup.recipe.budget.run_usd
     minutes = whole.worker_s.expected / 60
     click.echo(
-        f"{whole.calls.expected:,.0f} calls to {counted(len(setup.pool.workers), 'worker')}: about "
-        f"{usd(whole.usd.expected)} ({usd(whole.usd.low)} to {usd(whole.usd.high)} at today's prices), never more than "
-        f"{usd(cap)}; about {minutes:.0f} minutes of waiting for workers"
+        f"{whole.calls.expected:,.0f} calls to {format_count(len(setup.pool.workers), 'worker')}: about "
+        f"{format_usd(whole.usd.expected)} ({format_usd(whole.usd.low)} to {format_usd(whole.usd.high)} "
+        f"at today's prices), never more than {format_usd(cap)}; about {minutes:.0f} minutes of waiting for workers"
     )
     return whole.usd
 
@@ -155,11 +155,11 @@ def call_each_worker(setup: Setup) -> None:
     """Call every worker once. Raises `click.exceptions.Exit` if one does not answer, after a line for each reason."""
     from ops.spending.ledger import open_ledger
     from ops.store import open_cache
-    from ops.workers.ping import ping
+    from ops.workers.ping import ping_pool
 
     workspace = setup.workspace
     with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:
-        results = ping(setup.pool, setup.pool_file, cache, ledger)
+        results = ping_pool(setup.pool, setup.pool_file, cache, ledger)
     failed = [result for result in results if not result.ok]
     for line in reasons(failed):
         click.echo(line, err=True)
@@ -169,9 +169,9 @@ def call_each_worker(setup: Setup) -> None:
     click.echo(f"each worker answers: {', '.join(result.worker for result in results)}")
 
 
-def reasons(failed: Iterable[Pinged]) -> list[str]:
+def reasons(failed: Iterable[PingResult]) -> list[str]:
     """Return one line for each remedy: the workers, what the first one's provider said, and what to do."""
-    by_remedy: dict[str, list[Pinged]] = {}
+    by_remedy: dict[str, list[PingResult]] = {}
     for result in failed:
         by_remedy.setdefault(result.remedy, []).append(result)
     return [

@@ -9,10 +9,10 @@ from pathlib import Path
 import dagster as dg
 
 from assets.placement import TEAM
-from ops.core.atomic import sweep, write_text
+from ops.core.atomic import remove_leftovers, write_text
 from ops.core.errors import ConfigError
-from ops.core.processes import name_of
-from ops.core.settings_files import parse_yaml, read_text
+from ops.core.processes import unique_process_name
+from ops.core.settings_files import parse_yaml, read_settings_text
 from ops.core.workspace import Workspace
 from pipelines.quiet import quiet
 
@@ -43,13 +43,13 @@ def prepare(workspace: Workspace) -> None:
     # Written atomically: a daemon that reads half of the file uses Dagster's defaults.
     if not copied.is_file() or copied.read_bytes() != text.encode():
         write_text(copied, text)
-    sweep(workspace.data)
+    remove_leftovers(workspace.data)
 
 
 def _readable(file: Path) -> str:
     """Return the text of a dagster.yaml. Raises `ConfigError`."""
     try:
-        text = read_text(file)
+        text = read_settings_text(file)
     except FileNotFoundError:
         remedy = "Restore it, or let `podium init` write it"
         raise ConfigError(file, "", "does not exist", remedy) from None
@@ -72,7 +72,7 @@ def open_instance(workspace: Workspace) -> dg.DagsterInstance:
 
 def this_process() -> dict[str, str]:
     """Return run tags: this process, and the code location, without which a job's page does not list the run."""
-    return {PROCESS: name_of(os.getpid()), ".dagster/repository": f"__repository__@{CODE_LOCATION}"}
+    return {PROCESS: unique_process_name(os.getpid()), ".dagster/repository": f"__repository__@{CODE_LOCATION}"}
 
 
 def process_of(run: dg.DagsterRun) -> str | None:
@@ -85,7 +85,7 @@ def fail_orphaned_runs(instance: dg.DagsterInstance) -> Sequence[dg.DagsterRun]:
     """Mark runs of killed processes as failed, which the UI would otherwise show as running, and return them."""
     unfinished = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
     runs = instance.get_runs(dg.RunsFilter(statuses=unfinished))
-    dead = [run for run in runs if (name := process_of(run)) and name_of(int(name.split(":")[0])) != name]
+    dead = [run for run in runs if (name := process_of(run)) and unique_process_name(int(name.split(":")[0])) != name]
     for run in dead:
         instance.report_run_failed(run, "The process that executed this run was killed")
     return dead

@@ -20,7 +20,7 @@ import dagster as dg
 
 from assets.resources import Podium
 from ops.core.errors import PodiumError
-from ops.core.processes import one_at_a_time
+from ops.core.processes import hold_run_lock
 from pipelines.alerts import fail_orphaned_runs_and_alert
 from pipelines.ending import signal_received
 from pipelines.home import CODE_LOCATION
@@ -62,7 +62,7 @@ def submit(podium: Podium, instance: dg.DagsterInstance, job: str = "lifecycle")
     `ConfigError`, and `PodiumError` while another run is unfinished or if Dagster does not accept the run.
     """
     workspace, run_id = podium.load().workspace, str(uuid4())
-    with one_at_a_time(workspace):  # no run may start between the check and the request
+    with hold_run_lock(workspace):  # no run may start between the check and the request
         fail_orphaned_runs_and_alert(workspace, instance)
         refuse_beside_another(instance)
         location = {"module_name": MODULE, "attribute": "defs", "location_name": CODE_LOCATION}

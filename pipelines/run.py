@@ -15,8 +15,8 @@ from uuid import uuid4
 from rich.console import Console
 
 from ops.config import Snapshot, load_alerts, split_pool
-from ops.core.errors import PodiumError, causes
-from ops.core.parts import note_parts
+from ops.core.errors import PodiumError, iterate_causes
+from ops.core.parts import record_parts
 from ops.core.workspace import Workspace
 from ops.planning.requirements import ALL_PARTS, RunPart
 from pipelines.asking import check_workspace, confirm_run
@@ -123,7 +123,7 @@ class Here:
             raise KeyboardInterrupt from None
         except dg.DagsterError as error:  # a failed check: its name and reason have been printed already
             self._send_alert(run_id)
-            if known := next((each for each in causes(error) if isinstance(each, PodiumError)), None):
+            if known := next((each for each in iterate_causes(error) if isinstance(each, PodiumError)), None):
                 raise known from error  # of a resource, around whose error Dagster puts its own
             raise PodiumError(f"{error}\n`podium dev` shows the run with all its events") from error
         except Exception:
@@ -170,11 +170,11 @@ def _here(
     prepare(workspace)
     snapshot = snapshot_of(workspace, recipe, seed, needs)  # before heavier modules are imported
     confirm_run(snapshot.setup(workspace), yes)
-    stack.callback(note_parts, workspace)
+    stack.callback(record_parts, workspace)
 
     from assets.placement import TEAM
     from assets.resources import Podium
-    from ops.core.processes import one_at_a_time
+    from ops.core.processes import hold_run_lock
     from pipelines.alerts import fail_orphaned_runs_and_alert
     from pipelines.definitions import definitions
     from pipelines.home import open_instance
@@ -183,7 +183,7 @@ def _here(
 
     name, pool = split_pool(recipe)
     podium = Podium(root=str(workspace.root), recipe=name, pool=pool or None, seed=seed).of(snapshot)
-    stack.enter_context(one_at_a_time(workspace))
+    stack.enter_context(hold_run_lock(workspace))
     instance = stack.enter_context(open_instance(workspace))
     terminal = stack.enter_context(Terminal(console))
     fail_orphaned_runs_and_alert(workspace, instance)
@@ -220,11 +220,11 @@ def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequ
 
     check_addresses(mlflow=not workspace.rehearsal)
     load_alerts(workspace.config)
-    snapshot = Snapshot.take(workspace.config, recipe, seed, git_commit(workspace))
+    snapshot = Snapshot.capture(workspace.config, recipe, seed, git_commit(workspace))
     configure_grading(snapshot.recipe, workspace.root, workspace.cache)
     if needs:
         check_workspace(snapshot.setup(workspace))
         check_ready(snapshot.setup(workspace), needs, snapshot.deepspeed)
-    if snapshot.recipe.asks_workers:
+    if snapshot.recipe.can_call_workers:
         check_pools(snapshot.setup(workspace))
     return snapshot

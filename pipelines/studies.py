@@ -10,7 +10,7 @@ from assets.resources import Podium
 from assets.studies import asset_name, lab_of, study_of
 from ops.config.studies import RecipeStudy
 from ops.core.atomic import write_bytes
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
@@ -80,5 +80,5 @@ def shown(name: str, entry: RecipeStudy | PolicyStudy, found: Findings) -> str:
     """Return the tables of a study as Markdown."""
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
     every = (found.summary, found.claims, found.details, found.families)
-    tables = [markdown_table(*each) for each in every if each.rows]
+    tables = [format_markdown_table(*each) for each in every if each.rows]
     return "\n\n".join(filter(None, [head, *tables, fill(found.note, 120)])) + "\n"

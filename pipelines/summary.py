@@ -12,11 +12,17 @@ from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, read_comparison
 from ops.release import mlflow_store, registry
-from ops.results.leaderboard import UNCERTAINTY, Leaderboard, leaderboard_table, percent, systems_table
-from ops.spending.books import usd
+from ops.results.leaderboard import (
+    UNCERTAINTY_NOTE,
+    Leaderboard,
+    build_leaderboard_table,
+    build_systems_table,
+    format_accuracy,
+)
+from ops.spending.books import format_usd
 from ops.training.guards import check_run_guards
 from ops.training.run.training_run import RunResult
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 STAGES = {"conductor": "Training", "adaptive_conductor": "On subsets", "recursive_conductor": "In rounds"}
 STRATEGIES = 5
@@ -25,12 +31,12 @@ CONDUCTOR = "Conductor"
 """The Conductor's name in the leaderboard."""
 LABEL = 11
 """Width of a line's label in columns."""
-MEANS = f"{UNCERTAINTY}. OOD: out of distribution. USD: in-domain."
+MEANS = f"{UNCERTAINTY_NOTE}. OOD: out of distribution. USD: in-domain."
 HINT = "More: --full"
 
 
 def print_summary(
-    console: Console, podium: Podium, calls: Counts, seconds: float, job: str = "lifecycle", full: bool = False
+    console: Console, podium: Podium, calls: CallCounts, seconds: float, job: str = "lifecycle", full: bool = False
 ) -> bool:
     """Print the results of one of `pipelines.lifecycle.JOBS`; `full`: with each benchmark's scores and the strategies.
 
@@ -41,17 +47,17 @@ def print_summary(
     console.print()
     if job != "train":
         comparison = read_comparison(podium.load(), final_policy(podium))
-        console.print(systems_table(comparison.leaderboard))
+        console.print(build_systems_table(comparison.leaderboard))
         console.print(f"{MEANS}{'' if full else f' {HINT}'}\n", style="dim", markup=False)
         _equal_price(console, comparison.leaderboard)
         if full:
-            console.print(leaderboard_table(comparison.leaderboard))
+            console.print(build_leaderboard_table(comparison.leaderboard))
         _reach(console, comparison, full)
     if job != "evaluate":
         _training(console, podium)
     workspace = podium.load().workspace
     kept_back = print_promotion(console, workspace) if job == "lifecycle" else False
-    _line(console, "Workers", f"{_calls(calls)}; {usd(calls.usd)} spent")
+    _line(console, "Workers", f"{_calls(calls)}; {format_usd(calls.usd)} spent")
     _line(console, "Time", f"{seconds / 60:.1f} minutes")
     champion = registry.champion(workspace)
     if job == "lifecycle":
@@ -74,7 +80,7 @@ def _line(console: Console, label: str, text: str, style: str = "") -> None:
     console.print(line)
 
 
-def _calls(calls: Counts) -> str:
+def _calls(calls: CallCounts) -> str:
     said = [f"{calls.live:,} calls made" if calls.live else "no call made"]
     counts = {"answered from the cache": calls.cached, "replayed": calls.replayed, "failed": calls.failed}
     return ", ".join(said + [f"{count:,} {what}" for what, count in counts.items() if count])
@@ -83,12 +89,12 @@ def _calls(calls: Counts) -> str:
 def _equal_price(console: Console, board: Leaderboard) -> None:
     """Print the best other system at no more than the Conductor's USD a question, in-domain."""
     over = training_benchmarks()
-    price = board.cost(CONDUCTOR, over).usd
+    price = board.mean_cost(CONDUCTOR, over).usd
     no_system = tuple(BASELINES[name].title for name in ("oracle", "random_worker"))
     others = [name for name in board.systems if name != CONDUCTOR and not name.startswith(no_system)]
-    if within := [name for name in others if board.cost(name, over).usd <= price]:
-        best = max(within, key=lambda name: board.mean(name, over).mean)
-        ours, theirs = (percent(board.mean(name, over)) for name in (CONDUCTOR, best))
+    if within := [name for name in others if board.mean_cost(name, over).usd <= price]:
+        best = max(within, key=lambda name: board.mean_accuracy(name, over).mean)
+        ours, theirs = (format_accuracy(board.mean_accuracy(name, over)) for name in (CONDUCTOR, best))
         _line(console, "Equal price", f"Conductor {ours}; the best other at no more USD is {best}, {theirs}")
     else:
         _line(console, "Equal price", "no other system costs as little as the Conductor")
@@ -119,7 +125,7 @@ def _training(console: Console, podium: Podium) -> None:
             console,
             STAGES[asset],
             f"mean reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after {trained.steps} steps "
-            f"({trained.rollouts:,} rollouts; their responses cost {usd(trained.cost_usd)})",
+            f"({trained.rollouts:,} rollouts; their responses cost {format_usd(trained.cost_usd)})",
         )
         if trained.stopped:
             _line(console, "", trained.stopped, "yellow")

@@ -25,8 +25,8 @@ from assets.last_result import UNCHANGED
 from assets.resources import OnProgress
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
-from ops.spending.books import usd
-from ops.workers.client import Counts
+from ops.spending.books import format_usd
+from ops.workers.client import CallCounts
 
 WIDE = 100
 """Columns from which a terminal shows a bar beside the numbers."""
@@ -39,7 +39,7 @@ class Terminal:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.total = Counts()
+        self.total = CallCounts()
         self._bars = Progress(
             TextColumn("  … {task.fields[asset]}", table_column=WHOLE),
             *([BarColumn(bar_width=28)] if console.width >= WIDE else []),
@@ -78,21 +78,23 @@ class Terminal:
         def report(done: int, total: int, note: str = "", /) -> None:
             if self._bar is None:
                 return
-            self._bars.update(self._bar, completed=done, total=total, description=note, left=pace.left(done, total))
-            if line := pace.line(done, total, note):
+            self._bars.update(
+                self._bar, completed=done, total=total, description=note, left=pace.describe_remaining(done, total)
+            )
+            if line := pace.next_line(done, total, note):
                 context.log.info(line)  # for the page of the run
                 if not self.console.is_terminal:
                     self.console.print(f"    {line}", style="dim", markup=False)
 
         return report
 
-    def calls(self, context: dg.AssetExecutionContext, calls: Counts) -> None:
+    def calls(self, context: dg.AssetExecutionContext, calls: CallCounts) -> None:
         """Add to the run's total and show the sum beside the asset."""
         self.total = self.total + calls
-        if replace(calls, retries=0) == Counts():  # a retry is not a call
+        if replace(calls, retries=0) == CallCounts():  # a retry is not a call
             return
         replayed = f", {calls.replayed:,} replayed" if calls.replayed else ""
-        note = f"{calls.live:,} calls, {calls.cached:,} cached{replayed}, {usd(calls.usd)}"
+        note = f"{calls.live:,} calls, {calls.cached:,} cached{replayed}, {format_usd(calls.usd)}"
         self._note[context.asset_key.to_python_identifier()] = note  # the same name as the step
 
     def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:

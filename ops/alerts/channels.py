@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ops.alerts.catalogue import Notice
-from ops.config.alerts import Alerts, Channel, secrets_of, sends_a_password_in_the_clear, service_of
+from ops.config.alerts import Alerts, Channel, has_clear_text_password, list_secrets, parse_service
 
 if TYPE_CHECKING:
     from apprise import NotifyResult
@@ -41,18 +41,18 @@ def deliver(name: str, channel: Channel, notice: Notice, settings: Alerts) -> De
     import apprise
 
     try:
-        url = channel.filled()
+        url = channel.fill_variables()
     except ValueError as error:
         return Delivery(name, f"{name}: {error}")
     asset = apprise.AppriseAsset(
         app_id="Podium", app_desc="Podium", async_mode=False, http_redirects=False,
         default_service_retry=settings.attempts - 1, default_service_wait=PAUSE_S,
     )  # fmt: skip
-    service = service_of(url, asset)
+    service = parse_service(url, asset)
     where = f"config/alerts.yaml and {', '.join(channel.variables)}" if channel.variables else "config/alerts.yaml"
     if service is None:
         return Delivery(name, f"{name}: Apprise cannot read the URL. Correct it in {where}")
-    if sends_a_password_in_the_clear(service):
+    if has_clear_text_password(service):
         return Delivery(name, f"{name}: the password would be sent in the clear. Use the encrypted protocol in {where}")
     service.socket_connect_timeout = service.socket_read_timeout = settings.timeout_s
     service.overflow_mode, service.optional = apprise.OverflowMode.TRUNCATE, False
@@ -68,7 +68,7 @@ def deliver(name: str, channel: Channel, notice: Notice, settings: Alerts) -> De
             reason = "; ".join(_reasons(result.results[0]))
     except Exception as error:  # noqa: BLE001 - what no service foresaw must not end a run either
         reason = type(error).__name__
-    for secret in secrets_of(channel, service):
+    for secret in list_secrets(channel, service):
         reason = reason.replace(secret, "…")
     return Delivery(name, f"{name}: {reason or 'not accepted'}. Look at the service, or correct the URL in {where}")
 

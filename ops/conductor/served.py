@@ -16,7 +16,7 @@ from ops.conductor.policy import Completion, locate_weights, policy_key, weights
 from ops.config import Serve
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.messages import Message
-from ops.core.processes import raise_open_files
+from ops.core.processes import raise_open_file_limit
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import count_gpus, serve_model
 
@@ -125,7 +125,7 @@ class ServedConductor(ChatWriter):
             conductor = cls.load(folder, stack.enter_context(serve_model(key, serve, workspace)), setting, key)
             conductor._server = stack.pop_all()
         conductor._max_concurrent = MAX_CONCURRENT_REQUESTS * max(1, count_gpus())
-        raise_open_files()  # each request needs a connection
+        raise_open_file_limit()  # each request needs a connection
         return conductor
 
     def _complete(

@@ -12,7 +12,7 @@ from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.errors import DataError
 from ops.core.messages import Message
-from ops.store import Computed, Kind, ValueStore, open_backend
+from ops.store import ComputedValue, Kind, ValueStore, open_backend
 from ops.workflow.prompt import PromptTooLongError
 
 
@@ -50,15 +50,15 @@ class StoredWriter:
         keys = [self._key(prompt, temperature, seed) for prompt in prompts]
         first = {key: index for index, key in reversed([*enumerate(keys)])}  # equal prompts share one completion
 
-        def generate(missing: list[str]) -> Mapping[str, Computed[str]]:
+        def generate(missing: list[str]) -> Mapping[str, ComputedValue[str]]:
             indices = [first[key] for key in missing]
             try:
                 texts = self._writer.write([prompts[index] for index in indices], temperature=temperature, seed=seed)
             except PromptTooLongError as error:
                 raise PromptTooLongError(error.where, error.tokens, error.limit, index=indices[error.index]) from None
-            return {key: Computed(text, text) for key, text in zip(missing, texts, strict=True)}
+            return {key: ComputedValue(text, text) for key, text in zip(missing, texts, strict=True)}
 
-        stored = self._store.computed(keys, generate)
+        stored = self._store.get_or_compute(keys, generate)
         return [stored[key] for key in keys]
 
     def close(self) -> None:

@@ -4,11 +4,11 @@ What belongs here: the settings of a user, and impossible combinations of them. 
 setting, and any slow import (torch, dagster, litellm, mlflow), because `podium` commands parse first and import after.
 """
 
-from ops.config.alerts import KINDS, AlertKind, Alerts
+from ops.config.alerts import ALERT_KINDS, AlertKind, Alerts
 from ops.config.base import Settings, digest
 from ops.config.graders import BenchmarkGrader, FunctionGrader, JudgeGrader
 from ops.config.loading import (
-    load,
+    dump_settings,
     load_alerts,
     load_deepspeed,
     load_gate,
@@ -16,13 +16,13 @@ from ops.config.loading import (
     load_recipe,
     load_retraining,
     load_serving,
+    load_settings,
     pool_file,
-    resolved,
     split_pool,
     with_pool,
 )
 from ops.config.operations import Drift, PoolChange, PromotionGate, Retraining, Serving
-from ops.config.pool import REQUEST_PARAMETERS, Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, tier_named
+from ops.config.pool import REQUEST_PARAMETERS, Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, normalize_tier
 from ops.config.recipe import (
     TRANSFORMERS,
     VLLM,
@@ -41,7 +41,7 @@ from ops.config.recipe import (
     Vote,
     hyperparameters,
 )
-from ops.config.setup import Setup, Snapshot, asked_alike
+from ops.config.setup import Setup, Snapshot, group_by_setup
 from ops.config.training import (
     Adaptive,
     ColdStart,
@@ -63,7 +63,7 @@ from ops.config.training import (
 )
 
 __all__ = [
-    "KINDS",
+    "ALERT_KINDS",
     "REQUEST_PARAMETERS",
     "TRANSFORMERS",
     "VLLM",
@@ -116,10 +116,10 @@ __all__ = [
     "Versions",
     "Vote",
     "Worker",
-    "asked_alike",
     "digest",
+    "dump_settings",
+    "group_by_setup",
     "hyperparameters",
-    "load",
     "load_alerts",
     "load_deepspeed",
     "load_gate",
@@ -127,9 +127,9 @@ __all__ = [
     "load_recipe",
     "load_retraining",
     "load_serving",
+    "load_settings",
+    "normalize_tier",
     "pool_file",
-    "resolved",
     "split_pool",
-    "tier_named",
     "with_pool",
 ]

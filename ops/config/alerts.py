@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from apprise import AppriseAsset, NotifyBase
 
 AlertKind = Literal["failure", "budget", "drift", "decision", "promotion"]
-KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
+ALERT_KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
 _VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
 _SEPARATORS = re.compile(r"[\s/?&=@:;,#]+")
 _PLACEHOLDER = "A1b2C3d4E5f6G7h8I9j0K1l2"
@@ -30,7 +30,7 @@ class Channel(Settings):
     """A URL of Apprise, such as `slack://…`, `mailtos://…` or `json://…` (github.com/caronc/apprise lists all
     services). `${NAME}` stands for the value of an environment variable, which may be the whole URL. Write secrets only
     in this way, never into the file."""
-    kinds: tuple[AlertKind, ...] = KINDS
+    kinds: tuple[AlertKind, ...] = ALERT_KINDS
     """The kinds of alerts that are sent to this channel."""
 
     @property
@@ -38,15 +38,15 @@ class Channel(Settings):
         """The environment variables that the URL names."""
         return tuple(_VARIABLE.findall(self.url))
 
-    def filled(self) -> str:
+    def fill_variables(self) -> str:
         """Return the URL with the values of its variables. Raises `ValueError`, without any value, if one is not
         set."""
         for name in self.variables:
             if not os.environ.get(name):
                 raise ValueError(f"the environment variable {name} is not set. Set it, or remove the channel")
-        return self._with({name: os.environ[name] for name in self.variables})
+        return self._substitute({name: os.environ[name] for name in self.variables})
 
-    def _with(self, values: dict[str, str]) -> str:
+    def _substitute(self, values: dict[str, str]) -> str:
         if _VARIABLE.fullmatch(self.url):
             return values[self.variables[0]].strip()
         return _VARIABLE.sub(lambda match: quote(values[match[1]], safe=""), self.url)
@@ -61,13 +61,17 @@ class Channel(Settings):
         service_name = self.url.partition(":")[0]
         if not is_service(service_name):
             raise ValueError(f"url: {service_name}:// is no service that Apprise knows")
-        service = service_of(self._with(dict.fromkeys(self.variables, _PLACEHOLDER)))
+        service = parse_service(self._substitute(dict.fromkeys(self.variables, _PLACEHOLDER)))
         if service is None and not self.variables:
             raise ValueError(f"url: Apprise cannot read this {service_name}:// URL: a part is missing or misspelt")
         written = _VARIABLE.sub("\0", self.url)
-        if _holds_a_password(written) or KEY_SHAPE.search(written) or (service and _masked(service) & _parts(written)):
+        if (
+            _has_password(written)
+            or KEY_SHAPE.search(written)
+            or (service and _masked_parts(service) & _split_url(written))
+        ):
             raise ValueError("url: holds a secret. Put it into an environment variable and write ${NAME} in its place")
-        if service is not None and sends_a_password_in_the_clear(service):
+        if service is not None and has_clear_text_password(service):
             raise ValueError(f"url: the password would be sent in the clear. Write {service_name}s:// instead")
         return self
 
@@ -98,7 +102,7 @@ def is_service(name: str) -> bool:
     return name in ("http", "https") or name in NotificationManager()
 
 
-def service_of(url: str, asset: AppriseAsset | None = None) -> NotifyBase | None:
+def parse_service(url: str, asset: AppriseAsset | None = None) -> NotifyBase | None:
     """Return Apprise's sender for a URL, None if it cannot read it. It logs nothing, since a URL can hold a secret."""
     import apprise
 
@@ -110,27 +114,27 @@ def service_of(url: str, asset: AppriseAsset | None = None) -> NotifyBase | None
     return service if isinstance(service, apprise.NotifyBase) else None
 
 
-def sends_a_password_in_the_clear(service: NotifyBase) -> bool:
+def has_clear_text_password(service: NotifyBase) -> bool:
     """Return whether the URL has a password and names the protocol without encryption."""
     return bool(service.password and service.protocol and not service.secure)
 
 
-def secrets_of(channel: Channel, service: NotifyBase | None) -> list[str]:
+def list_secrets(channel: Channel, service: NotifyBase | None) -> list[str]:
     """Return the texts that no message may repeat, longest first: the values of the variables, their parts behind the
     host, and what Apprise itself masks."""
-    found = _masked(service) if service is not None else set()
+    found = _masked_parts(service) if service is not None else set()
     for value in (os.environ.get(name, "") for name in channel.variables):
         behind = value.partition("://")[2].partition("/")[2] if "://" in value else value
-        found |= {value, quote(value, safe=""), behind, *_parts(behind), *_userinfo(value)}
+        found |= {value, quote(value, safe=""), behind, *_split_url(behind), *_userinfo(value)}
     return sorted((text for text in found if len(text) > 3), key=len, reverse=True)
 
 
-def _masked(service: NotifyBase) -> set[str]:
+def _masked_parts(service: NotifyBase) -> set[str]:
     """Return the parts of a service's URL that Apprise leaves out where a URL is shown."""
-    return _parts(service.url(privacy=False)) - _parts(service.url(privacy=True))
+    return _split_url(service.url(privacy=False)) - _split_url(service.url(privacy=True))
 
 
-def _parts(url: str) -> set[str]:
+def _split_url(url: str) -> set[str]:
     """Return the pieces of a URL between its separators, unquoted; a piece with a variable in it (NUL) is none."""
     pieces = (unquote(piece) for piece in _SEPARATORS.split(url))
     return {piece for piece in pieces if piece and "\0" not in piece}
@@ -144,7 +148,7 @@ def _userinfo(url: str) -> set[str]:
     return {unquote(text) for text in (parts.username, parts.password) if text}
 
 
-def _holds_a_password(url: str) -> bool:
+def _has_password(url: str) -> bool:
     try:
         password = urlsplit(url).password
     except ValueError:  # of an IPv6 address

@@ -33,7 +33,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     @classmethod
-    def of_file(cls, values: Any) -> Self:
+    def from_file_values(cls, values: Any) -> Self:
         """Validate settings written by a person.
 
         A text or a truth value is not accepted as a number, nor a number as a text. Raises `ValidationError`.
@@ -63,7 +63,7 @@ _KEY_CHARACTERS = re.compile(r"[!-~]+")
 _REMEDY = "put it into an environment variable and name that in api_key_env"
 
 
-def names_a_key(name: str) -> bool:
+def is_key_name(name: str) -> bool:
     """Return whether a setting of that name can only hold a key (`max_tokens` cannot, `x-api-key` can)."""
     return _KEY_NAME.fullmatch(name) is not None
 
@@ -78,11 +78,11 @@ def key_problem(variable: str) -> str | None:
     return None if _KEY_CHARACTERS.fullmatch(key) else "holds characters that no key has"
 
 
-_HUB_S = 10.0
+_HUB_TIMEOUT_S = 10.0
 """Seconds for the question to the hub."""
 
 
-def hub_token() -> bool:
+def has_hub_token() -> bool:
     """Return whether this machine has a token of the Hugging Face hub, in HF_TOKEN or as `hf auth login` stores it."""
     if os.environ.get("HF_TOKEN"):
         return True
@@ -91,7 +91,7 @@ def hub_token() -> bool:
     return get_token() is not None
 
 
-def hub_refuses(dataset: str) -> bool:
+def is_refused_by_hub(dataset: str) -> bool:
     """Return whether the hub says that the token's account has not accepted a gated dataset's terms.
 
     One small request. A hub that does not answer refuses nothing: the loading of the rows reports it.
@@ -104,55 +104,55 @@ def hub_refuses(dataset: str) -> bool:
         return False
     headers = {"authorization": f"Bearer {os.environ.get('HF_TOKEN') or get_token()}"}
     try:
-        reply = httpx.get(f"{hub}/api/datasets/{dataset}/auth-check", headers=headers, timeout=_HUB_S)
+        reply = httpx.get(f"{hub}/api/datasets/{dataset}/auth-check", headers=headers, timeout=_HUB_TIMEOUT_S)
     except (httpx.HTTPError, httpx.InvalidURL):
         return False
     return reply.status_code in (401, 403) and reply.headers.get("x-error-code") == "GatedRepo"
 
 
-def find_in_url(url: str) -> str | None:
+def find_key_in_url(url: str) -> str | None:
     """Return what part of a URL is a key, in words; None if there is none."""
     parts = urlsplit(url)
     if parts.username or parts.password:
         return f"holds a user or a password: {_REMEDY}"
     for name, value in parse_qsl(parts.query):
-        if names_a_key(name) or KEY_SHAPE.search(value):
+        if is_key_name(name) or KEY_SHAPE.search(value):
             return f"holds a key in its query ({name}=…): {_REMEDY}"
     return None
 
 
-def http_url(url: str) -> str:
+def check_http_url(url: str) -> str:
     """Return the URL. Raises `ValueError` unless it is the address of an HTTP server and contains no key."""
     try:
         parts = urlsplit(url)
         is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # of the port or of an IPv6 address
         is_http = False
-    if is_http and (secret := find_in_url(url)):
+    if is_http and (secret := find_key_in_url(url)):
         raise ValueError(secret)
     if not is_http or any(character <= " " for character in url):
         raise ValueError("is not the URL of an HTTP server: write http://HOST:PORT/v1 or https://HOST, with its path")
     return url
 
 
-HttpUrl = Annotated[str, AfterValidator(http_url)]
+HttpUrl = Annotated[str, AfterValidator(check_http_url)]
 """The address of an HTTP server, without a key."""
 
 
-def find_in(values: Mapping[str, Any]) -> str | None:
+def find_key(values: Mapping[str, Any]) -> str | None:
     """Return what in a nested mapping is a key, in words, with its path; None if there is none."""
-    for path, value in _leaves(values, ()):
-        if any(names_a_key(part) for part in path) or (isinstance(value, str) and KEY_SHAPE.search(value)):
+    for path, value in _iterate_leaves(values, ()):
+        if any(is_key_name(part) for part in path) or (isinstance(value, str) and KEY_SHAPE.search(value)):
             return f"holds a key at {'.'.join(path)}: {_REMEDY}"
     return None
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _iterate_leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _leaves(inner, (*path, str(name)))
+            yield from _iterate_leaves(inner, (*path, str(name)))
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            yield from _leaves(inner, (*path, str(index)))
+            yield from _iterate_leaves(inner, (*path, str(index)))
     else:
         yield path, value

@@ -19,18 +19,18 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ops.config.alerts import Alerts
-from ops.config.base import KEY_SHAPE, NAME, Settings, hub_refuses, hub_token, names_a_key
+from ops.config.base import KEY_SHAPE, NAME, Settings, has_hub_token, is_key_name, is_refused_by_hub
 from ops.config.graders import FunctionGrader, JudgeGrader
 from ops.config.operations import PromotionGate, Retraining, Serving
-from ops.config.pool import Pool, PoolFile, Revisions, Worker, model_of
+from ops.config.pool import Pool, PoolFile, Revisions, Worker, revised_model_name
 from ops.config.recipe import BenchmarkSource, Recipe
 from ops.config.training import ColdStart, Policy, PromptedPolicy, StaticPolicy
 from ops.core.cpython import parse
 from ops.core.errors import ConfigError
 from ops.core.registry import hub_dataset
-from ops.core.settings_files import parse_yaml, read_json, read_text
+from ops.core.settings_files import parse_yaml, read_json, read_settings_text
 
-BASE = "base"
+BASE_FIELD = "base"
 """The field that names the other recipe."""
 _AT = "@"
 
@@ -46,33 +46,35 @@ def split_pool(name: str) -> tuple[str, str]:
     return recipe, pool
 
 
-class Layer(NamedTuple):
+class RecipeLayer(NamedTuple):
     """The contents of one file."""
 
     file: Path
     values: dict[str, Any]
 
 
-def base_of(layer: Layer, above: list[Layer]) -> Path | None:
+def take_base(layer: RecipeLayer, above: list[RecipeLayer]) -> Path | None:
     """Remove the `base` field from the layer's values and return the file that it names; None without a base.
 
     `above`: the layers that lead here. Raises `ConfigError` for a base that is not a recipe, and for a circle of bases.
     """
-    name = layer.values.pop(BASE, None)
+    name = layer.values.pop(BASE_FIELD, None)
     if name is None:
         return None
     if not isinstance(name, str) or not re.fullmatch(NAME, name) or not layer.file.with_name(f"{name}.yaml").exists():
         known = ", ".join(sorted(path.stem for path in layer.file.parent.glob("*.yaml")))
-        raise ConfigError(layer.file, BASE, f"is not the name of a recipe ({name!r:.60})", f"Recipes there: {known}")
+        raise ConfigError(
+            layer.file, BASE_FIELD, f"is not the name of a recipe ({name!r:.60})", f"Recipes there: {known}"
+        )
     file = layer.file.with_name(f"{name}.yaml")
     chain = [*(each.file for each in above), layer.file]
     if file in chain:
         circle = " → ".join(path.stem for path in (*chain[chain.index(file) :], file))
-        raise ConfigError(layer.file, BASE, f"is circular: {circle}", "Give one of them another base, or none")
+        raise ConfigError(layer.file, BASE_FIELD, f"is circular: {circle}", "Give one of them another base, or none")
     return file
 
 
-def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge_settings(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Return `below` overridden by `above`: mappings are merged, other values are replaced, and null removes a key.
 
     A mapping of another `kind` has other fields, so it replaces the one below.
@@ -82,18 +84,18 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         under = below.get(name)
         if value is None:
             values.pop(name, None)
-        elif isinstance(value, dict) and isinstance(under, dict) and _alike(under, value):
-            values[name] = merged(under, value)
+        elif isinstance(value, dict) and isinstance(under, dict) and _has_same_kind(under, value):
+            values[name] = merge_settings(under, value)
         else:
             values[name] = value
     return values
 
 
-def _alike(below: dict[str, Any], above: dict[str, Any]) -> bool:
+def _has_same_kind(below: dict[str, Any], above: dict[str, Any]) -> bool:
     return "kind" not in above or above["kind"] == below.get("kind")
 
 
-def said_in(layers: list[Layer], place: tuple[str | int, ...]) -> Path:
+def find_stating_file(layers: list[RecipeLayer], place: tuple[str | int, ...]) -> Path:
     """Return the topmost file of `layers` that has the value at `place`, or else the longest part of its path."""
     return max(layers, key=lambda layer: _depth(layer.values, place)).file
 
@@ -106,11 +108,11 @@ def _depth(values: Any, place: tuple[str | int, ...]) -> int:
     return len(place)
 
 
-SYNTHETIC = "local/"
+SYNTHETIC_PREFIX = "local/"
 """Prefix of the model names of embedded workers."""
 
 
-class Unsafe(NamedTuple):
+class UnsafeValue(NamedTuple):
     """A value that a recipe inherits from its base, and its remedy."""
 
     field: str
@@ -118,35 +120,35 @@ class Unsafe(NamedTuple):
     remedy: str
 
 
-def check_inherited(layers: Sequence[Layer], values: dict[str, Any], synthetic: Callable[[str], bool]) -> None:
+def check_inherited(layers: Sequence[RecipeLayer], values: dict[str, Any], synthetic: Callable[[str], bool]) -> None:
     """Raise `ConfigError` for the first value of `values` that is only safe in the synthetic environment and that a
     recipe with real workers inherits from a synthetic base.
 
     `layers`: the recipe's file first, then its bases; `values`: all of them merged. `synthetic` returns whether every
     worker of a pool is embedded. A value that is stated by a layer with real workers may be inherited.
     """
-    for unsafe, place in _unsafe(values):
-        stated = _stating(layers, place)
-        if stated and not synthetic(_pool(layers)) and synthetic(_pool(layers[stated:])):
+    for unsafe, place in _find_unsafe_values(values):
+        stated = _find_stating_layer(layers, place)
+        if stated and not synthetic(_find_pool(layers)) and synthetic(_find_pool(layers[stated:])):
             problem = (
                 f"is {unsafe.value}, taken from {layers[stated].file.name}: that is safe with embedded workers and "
-                f"generated problems alone, and pool {_pool(layers)!r} has other workers"
+                f"generated problems alone, and pool {_find_pool(layers)!r} has other workers"
             )
             raise ConfigError(layers[0].file, unsafe.field, problem, unsafe.remedy)
 
 
-def _unsafe(values: dict[str, Any]) -> Iterator[tuple[Unsafe, tuple[str, ...]]]:
+def _find_unsafe_values(values: dict[str, Any]) -> Iterator[tuple[UnsafeValue, tuple[str, ...]]]:
     keep = "to keep it, state it in this recipe"
     for name, source in _mapping(values, "benchmarks").items():
         if isinstance(source, dict) and source.get("source", "embedded") == "embedded":
             remedy = f"Name real rows there (source: hub, or file), leave the benchmark out (null), or, {keep}"
-            yield Unsafe(f"benchmarks.{name}.source", "embedded", remedy), ("benchmarks", name, "source")
+            yield UnsafeValue(f"benchmarks.{name}.source", "embedded", remedy), ("benchmarks", name, "source")
     if _mapping(values, "curation").get("near_duplicate_jaccard") == 1:
         remedy = f"Write 0.8, which removes near duplicates of evaluation questions; or, {keep}"
-        yield Unsafe("curation.near_duplicate_jaccard", "1.0", remedy), ("curation", "near_duplicate_jaccard")
+        yield UnsafeValue("curation.near_duplicate_jaccard", "1.0", remedy), ("curation", "near_duplicate_jaccard")
     if _mapping(values, "grading").get("isolation") == "resource_limits":
         remedy = f"Write bubblewrap, which keeps programs of language models away from this machine; or, {keep}"
-        yield Unsafe("grading.isolation", "resource_limits", remedy), ("grading", "isolation")
+        yield UnsafeValue("grading.isolation", "resource_limits", remedy), ("grading", "isolation")
 
 
 def _mapping(values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -154,15 +156,15 @@ def _mapping(values: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _stating(layers: Sequence[Layer], place: tuple[str, ...]) -> int:
+def _find_stating_layer(layers: Sequence[RecipeLayer], place: tuple[str, ...]) -> int:
     """Return the topmost layer that has the value at `place`; for a default, the lowest layer that has the section
     around it."""
-    if found := [number for number, layer in enumerate(layers) if _states(layer.values, place)]:
+    if found := [number for number, layer in enumerate(layers) if _has_value(layer.values, place)]:
         return found[0]
-    return max((number for number, layer in enumerate(layers) if _states(layer.values, place[:-1])), default=0)
+    return max((number for number, layer in enumerate(layers) if _has_value(layer.values, place[:-1])), default=0)
 
 
-def _states(values: Any, place: tuple[str, ...]) -> bool:
+def _has_value(values: Any, place: tuple[str, ...]) -> bool:
     for name in place:
         if not isinstance(values, dict) or name not in values:
             return False
@@ -170,28 +172,29 @@ def _states(values: Any, place: tuple[str, ...]) -> bool:
     return True
 
 
-def _pool(layers: Sequence[Layer]) -> str:
+def _find_pool(layers: Sequence[RecipeLayer]) -> str:
     return next((str(layer.values["pool"]) for layer in layers if "pool" in layer.values), "")
 
 
 S = TypeVar("S", bound=Settings)
 
 
-def load(model: type[S], file: Path) -> S:
+def load_settings(model: type[S], file: Path) -> S:
     """Read one YAML file into `model`. Raises `ConfigError` naming file, field and remedy."""
     values = _read(model, file)
     try:
-        return model.of_file(values)
+        return model.from_file_values(values)
     except ValidationError as error:
-        raise mistake(file, model, error) from None
+        raise validation_error(file, model, error) from None
 
 
 def load_or_default(model: type[S], file: Path) -> S:
-    """Load a file like `load`, or return the defaults if there is none. Anything else in its place is an error."""
-    return load(model, file) if os.path.lexists(file) else model()
+    """Load a file like `load_settings`, or return the defaults if there is none. Anything else in its place is an
+    error."""
+    return load_settings(model, file) if os.path.lexists(file) else model()
 
 
-def named_file(folder: Path, name: str, suffix: str = ".yaml") -> Path:
+def find_named_file(folder: Path, name: str, suffix: str = ".yaml") -> Path:
     """Return the file `NAME.yaml` of a folder. Raises `ConfigError` for an invalid name: a path, an empty or too long
     one."""
     if not re.fullmatch(NAME, name):
@@ -203,9 +206,9 @@ def named_file(folder: Path, name: str, suffix: str = ".yaml") -> Path:
 def _read(model: type[Settings], file: Path) -> dict[str, Any]:
     """Return the contents of a file for `model`. Raises `ConfigError`."""
     try:
-        text = read_text(file)
+        text = read_settings_text(file)
     except FileNotFoundError:
-        raise _absent(file) from None
+        raise _missing_file_error(file) from None
     values = parse_yaml(text, file)
     if not isinstance(values, dict):
         raise ConfigError(file, "", "is not a mapping", f"Write the fields of {model.__name__}")
@@ -219,34 +222,34 @@ def _read(model: type[Settings], file: Path) -> dict[str, Any]:
     return values
 
 
-def _absent(file: Path) -> ConfigError:
+def _missing_file_error(file: Path) -> ConfigError:
     known = ", ".join(sorted(path.name.removesuffix(".yaml") for path in file.parent.glob(f"*{file.suffix}"))) or "none"
     return ConfigError(file, "", "does not exist", f"Files there: {known}")
 
 
-def mistake(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
+def validation_error(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
     """Return the first of pydantic's errors in a file's values as one line with file, field and remedy."""
     first, more = error.errors()[0], error.error_count() - 1
     field = ".".join(str(part) for part in first["loc"])
-    problem = in_words(first)
+    problem = clean_validation_message(first)
     if first["type"] == "extra_forbidden":
         problem = "is not a known key"
         remedy = f"Remove it or correct its spelling (see {model.__name__} in ops/config)"
     elif first["type"] == "missing":
         problem, remedy = "is missing", "Add it"
-    elif any(names_a_key(str(part)) or str(part).endswith("_env") for part in first["loc"]) or "key" in problem:
+    elif any(is_key_name(str(part)) or str(part).endswith("_env") for part in first["loc"]) or "key" in problem:
         remedy = "Write the variable's name here, and put the key itself only into the environment"
     else:
-        remedy = correction(first["input"])
+        remedy = suggest_correction(first["input"])
     return ConfigError(file, field, problem, remedy + (f" (and {more} more)" if more else ""))
 
 
-def in_words(error: ErrorDetails) -> str:
+def clean_validation_message(error: ErrorDetails) -> str:
     """Return the message of one of pydantic's errors without its fixed openings."""
     return error["msg"].removeprefix("Value error, ").replace("Input should", "should", 1)
 
 
-def correction(value: object) -> str:
+def suggest_correction(value: object) -> str:
     """Return the remedy for a wrong value; a mapping or a list is not quoted, since it can be a whole file, nor a URL,
     since it can hold a secret."""
     if isinstance(value, Mapping | list | tuple) or "://" in str(value):
@@ -256,7 +259,7 @@ def correction(value: object) -> str:
 
 def pool_file(config: Path, name: str) -> Path:
     """Return the file of a pool "NAME" or of its variant "NAME:VARIANT". Raises `ConfigError` for an invalid name."""
-    return named_file(config / "pools", name.partition(":")[0])
+    return find_named_file(config / "pools", name.partition(":")[0])
 
 
 def load_pool(config: Path, name: str) -> Pool:
@@ -266,12 +269,12 @@ def load_pool(config: Path, name: str) -> Pool:
     Raises `ConfigError`.
     """
     file = pool_file(config, name)
-    pool_of_file = load(PoolFile, file)
+    pool_of_file = load_settings(PoolFile, file)
     variant = name.partition(":")[2]
     if variant and variant not in pool_of_file.variants:
         known = ", ".join(sorted(pool_of_file.variants)) or "none"
         raise ConfigError(file, f"variants.{variant}", "does not exist", f"Variants there: {known}")
-    return Revisions.read(config).of(pool_of_file.resolve(variant))
+    return Revisions.read(config).apply_to(pool_of_file.resolve(variant))
 
 
 def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
@@ -282,31 +285,31 @@ def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
     Raises `ConfigError`, which names the wrong file of the chain, also if a recipe with real workers inherits a value
     that is only safe in the synthetic environment (`check_inherited`).
     """
-    layers: list[Layer] = []
+    layers: list[RecipeLayer] = []
     name, pool = split_pool(name)
-    file: Path | None = named_file(config / "recipes", name)
+    file: Path | None = find_named_file(config / "recipes", name)
     while file is not None:
-        layer = Layer(file, _read(Recipe, file))
-        file = base_of(layer, layers)
+        layer = RecipeLayer(file, _read(Recipe, file))
+        file = take_base(layer, layers)
         layers.append(layer)
     if pool:
-        layers.insert(0, Layer(pool_file(config, pool), {"pool": pool}))
-    values = reduce(merged, (layer.values for layer in reversed(layers)))
+        layers.insert(0, RecipeLayer(pool_file(config, pool), {"pool": pool}))
+    values = reduce(merge_settings, (layer.values for layer in reversed(layers)))
     if seed is not None:
         values["seed"] = seed
     try:
-        recipe = Recipe.of_file(values)
+        recipe = Recipe.from_file_values(values)
     except ValidationError as error:
-        raise mistake(said_in(layers, error.errors()[0]["loc"]), Recipe, error) from None
+        raise validation_error(find_stating_file(layers, error.errors()[0]["loc"]), Recipe, error) from None
     check_inherited(layers, values, lambda pool: _is_synthetic(config, pool))
     return recipe
 
 
 def _is_synthetic(config: Path, pool: str) -> bool:
-    return all(worker.model.startswith(SYNTHETIC) for worker in load_pool(config, pool).workers)
+    return all(worker.model.startswith(SYNTHETIC_PREFIX) for worker in load_pool(config, pool).workers)
 
 
-class LeftOut(NamedTuple):
+class Omission(NamedTuple):
     """A benchmark or a worker that a recipe goes without, why, and what to do about it."""
 
     what: str
@@ -316,27 +319,27 @@ class LeftOut(NamedTuple):
     """False: the recipe does not say that it may go without it, so that a run is refused."""
 
 
-class Resolved(NamedTuple):
+class ResolvedRecipe(NamedTuple):
     """A recipe with the benchmarks that can be had and a named writer, its pools, and what was left out."""
 
     recipe: Recipe
     pool: Pool
     evaluation_pools: dict[str, Pool]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[Omission, ...]
 
 
-def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved:
+def resolve_recipe(config: Path, name: str, seed: int | None = None) -> ResolvedRecipe:
     """Load a recipe like `load_recipe`, and its pools, without what its `optional` and `max_output_price` leave out.
 
     Raises `ConfigError`, also where no benchmark or no worker is left.
     """
     recipe = load_recipe(config, name, seed)
     pool = load_pool(config, recipe.pool)
-    gated = _gated(recipe)
+    gated = _find_gated_benchmarks(recipe)
     costly = tuple(worker.name for worker in pool.workers if _costs_more(worker, recipe.max_output_price))
     left_out = (
-        *(LeftOut(name, f"is gated, {why}, and the recipe goes without it", _TOKEN) for name, why in gated.items()),
-        *(_too_costly(recipe, name) for name in costly),
+        *(Omission(name, f"is gated, {why}, and the recipe goes without it", _TOKEN) for name, why in gated.items()),
+        *(_omit_costly_worker(recipe, name) for name in costly),
     )
     if len(costly) == len(pool.workers):
         problem = f"is below the price of every worker of pool {pool.name!r}"
@@ -345,62 +348,62 @@ def resolve_recipe(config: Path, name: str, seed: int | None = None) -> Resolved
     kept = {name: source for name, source in recipe.benchmarks.items() if name not in gated}
     evaluation_pools = load_evaluation_pools(config, recipe, pool.model_copy(update={"workers": left}))
     scored = [*left, *(worker for each in evaluation_pools.values() for worker in each.workers)]
-    benchmarks = {name: with_grader(config, recipe, name, source, scored) for name, source in kept.items()}
+    benchmarks = {name: resolve_grader(config, recipe, name, source, scored) for name, source in kept.items()}
     recipe = recipe.model_copy(
         update={
             "benchmarks": benchmarks,
-            "policy": _with_writer(recipe.policy, left),
-            "cold_start": _with_named_teacher(recipe.cold_start, left),
+            "policy": _name_writer(recipe.policy, left),
+            "cold_start": _name_teacher(recipe.cold_start, left),
         }
     )
     pool = pool.model_copy(update={"workers": left})
     check_against_pool(recipe, pool)
-    return Resolved(recipe, pool, evaluation_pools, left_out)
+    return ResolvedRecipe(recipe, pool, evaluation_pools, left_out)
 
 
-def _too_costly(recipe: Recipe, worker: str) -> LeftOut:
+def _omit_costly_worker(recipe: Recipe, worker: str) -> Omission:
     why = f"costs more than {recipe.max_output_price:g} USD per million output tokens, and is not asked"
     if worker in recipe.without:
-        return LeftOut(worker, why, "Set max_output_price higher in a recipe over this one, and its budget")
+        return Omission(worker, why, "Set max_output_price higher in a recipe over this one, and its budget")
     names = ", ".join([*recipe.without, worker])
     remedy = (
         f"If the comparison may go without it, write `without: [{names}]` into the recipe or into one over it (`base: "
         f"{recipe.name}`); otherwise set max_output_price higher there, and the budget"
     )
-    return LeftOut(worker, why, remedy, agreed=False)
+    return Omission(worker, why, remedy, agreed=False)
 
 
-def _gated(recipe: Recipe) -> dict[str, str]:
+def _find_gated_benchmarks(recipe: Recipe) -> dict[str, str]:
     """Return optional benchmark → why the hub does not provide it here."""
     optional = [name for name, source in recipe.benchmarks.items() if source.optional]
-    if not optional or not hub_token():
+    if not optional or not has_hub_token():
         return dict.fromkeys(optional, "there is no HF_TOKEN")
     return {
         name: "the account of the hub's token has not accepted its terms"
         for name in optional
-        if hub_refuses(hub_dataset(name))
+        if is_refused_by_hub(hub_dataset(name))
     }
 
 
 _TOKEN = "To ask it, accept its terms on its page on the hub and set HF_TOKEN"
 
 
-def with_grader(
+def resolve_grader(
     config: Path, recipe: Recipe, name: str, source: BenchmarkSource, scored: Sequence[Worker]
 ) -> BenchmarkSource:
     """Return the benchmark's source with its grader's function read, or its judge found. `scored`: the workers whose
     answers are graded. Raises `ConfigError`."""
     if source.grader is None:
         return source
-    place = FieldOf(f"recipe {recipe.name!r}", f"benchmarks.{name}.grader")
+    place = RecipeField(f"recipe {recipe.name!r}", f"benchmarks.{name}.grader")
     if isinstance(source.grader, FunctionGrader):
-        found: Any = {"source": _function(config, source.grader, place)}
+        found: Any = {"source": _read_function(config, source.grader, place)}
     else:
-        found = {"asked": _judge(config, recipe, source.grader, scored, place)}
+        found = {"asked": _find_judge(config, recipe, source.grader, scored, place)}
     return source.model_copy(update={"grader": source.grader.model_copy(update=found)})
 
 
-class FieldOf(NamedTuple):
+class RecipeField(NamedTuple):
     """A recipe and a field of it, for an error."""
 
     recipe: str
@@ -411,11 +414,11 @@ class FieldOf(NamedTuple):
         return ConfigError(self.recipe, f"{self.field}.{part}", problem, remedy)
 
 
-def _function(config: Path, grader: FunctionGrader, place: FieldOf) -> str:
+def _read_function(config: Path, grader: FunctionGrader, place: RecipeField) -> str:
     """Return the text of the function's file, which must define it."""
     file = config.parent / Path(grader.file).expanduser()
     try:
-        text = read_text(file)
+        text = read_settings_text(file)
     except OSError as error:
         raise place.error("file", f"cannot be read ({file}: {error.strerror})", "Name a Python file there") from None
     if KEY_SHAPE.search(text):
@@ -430,14 +433,16 @@ def _function(config: Path, grader: FunctionGrader, place: FieldOf) -> str:
     return text
 
 
-def _judge(config: Path, recipe: Recipe, grader: JudgeGrader, scored: Sequence[Worker], place: FieldOf) -> Worker:
+def _find_judge(
+    config: Path, recipe: Recipe, grader: JudgeGrader, scored: Sequence[Worker], place: RecipeField
+) -> Worker:
     """Return the judge, which is not to grade its own answers unless the recipe says so."""
     pool = load_pool(config, grader.pool or recipe.pool)
     if grader.worker not in pool.names:
         problem = f"names {grader.worker!r}, which pool {pool.name!r} does not have"
         raise place.error("worker", problem, f"Name one of {', '.join(pool.names)}")
     judge = pool.worker(grader.worker)
-    own = next((worker for worker in scored if model_of(worker) == model_of(judge)), None)
+    own = next((worker for worker in scored if revised_model_name(worker) == revised_model_name(judge)), None)
     if own is not None and not grader.scored_too:
         problem = f"{judge.name} would grade its own model's answers: the recipe asks {own.name}, which is {own.model}"
         remedy = "Name a worker of another pool (`pool: NAME`), or state `scored_too: true`"
@@ -449,17 +454,19 @@ def _judge(config: Path, recipe: Recipe, grader: JudgeGrader, scored: Sequence[W
 
 
 def _costs_more(worker: Worker, max_output_price: float | None) -> bool:
-    return max_output_price is not None and worker.price is not None and worker.price.on().output > max_output_price
+    return (
+        max_output_price is not None and worker.price is not None and worker.price.rates_on().output > max_output_price
+    )
 
 
-def _with_named_teacher(cold_start: ColdStart | None, workers: Sequence[Worker]) -> ColdStart | None:
+def _name_teacher(cold_start: ColdStart | None, workers: Sequence[Worker]) -> ColdStart | None:
     if cold_start is None or cold_start.teacher is None:
         return cold_start
-    named = _with_writer(cold_start.teacher.policy, workers)
+    named = _name_writer(cold_start.teacher.policy, workers)
     return cold_start.model_copy(update={"teacher": cold_start.teacher.model_copy(update={"policy": named})})
 
 
-def _with_writer(policy: Policy, workers: Sequence[Worker]) -> Policy:
+def _name_writer(policy: Policy, workers: Sequence[Worker]) -> Policy:
     """Name the worker that writes, if the policy names none: the first of the median price."""
     if not isinstance(policy, PromptedPolicy) or policy.worker:
         return policy
@@ -491,16 +498,16 @@ def check_against_pool(recipe: Recipe, pool: Pool) -> None:
         problem = f"offers up to {adaptive.largest or adaptive.smallest} workers, and pool {pool.name!r} has {workers}"
         remedy = f"Set adaptive.smallest and adaptive.largest to {workers} at most"
         raise ConfigError(f"recipe {recipe.name!r}", "adaptive", problem, remedy)
-    named = _named_workers("policy", recipe.policy)
+    named = _list_named_workers("policy", recipe.policy)
     if recipe.cold_start is not None and recipe.cold_start.teacher is not None:
-        named += _named_workers("cold_start.teacher.policy", recipe.cold_start.teacher.policy)
+        named += _list_named_workers("cold_start.teacher.policy", recipe.cold_start.teacher.policy)
     for field, worker in named:
         if worker not in pool.names:
             problem = f"names {worker!r}, which pool {pool.name!r} does not have"
             raise ConfigError(f"recipe {recipe.name!r}", field, problem, f"Name one of {', '.join(pool.names)}")
 
 
-def _named_workers(place: str, policy: Policy) -> list[tuple[str, str]]:
+def _list_named_workers(place: str, policy: Policy) -> list[tuple[str, str]]:
     """The field and the worker's name of each worker that a policy names."""
     if isinstance(policy, PromptedPolicy):
         return [(f"{place}.worker", policy.worker)]
@@ -511,7 +518,7 @@ def _named_workers(place: str, policy: Policy) -> list[tuple[str, str]]:
 
 def load_gate(config: Path) -> PromotionGate:
     """Load `config/promotion.yaml`. Raises `ConfigError`."""
-    return load(PromotionGate, config / "promotion.yaml")
+    return load_settings(PromotionGate, config / "promotion.yaml")
 
 
 def load_alerts(config: Path) -> Alerts:
@@ -538,12 +545,12 @@ def load_deepspeed(config: Path, recipe: Recipe) -> dict[str, Any] | None:
     try:
         settings = read_json(file)
     except FileNotFoundError:
-        raise _absent(file) from None
+        raise _missing_file_error(file) from None
     if not isinstance(settings, dict):
         raise ConfigError(file, "", "is not a JSON object", "Write DeepSpeed's settings there")
     return settings
 
 
-def resolved(settings: Settings) -> str:
+def dump_settings(settings: Settings) -> str:
     """Return the resolved settings as YAML with defaults written out; a copy is stored with each run."""
     return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

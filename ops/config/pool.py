@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, find_in, key_problem
+from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, find_key, key_problem
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
@@ -31,7 +31,7 @@ _ACCOUNT_CHOOSES = ("openai/", "azure/", "gpt-")
 _STANDARD_TIERS, _PRIORITY = ("auto", "default", "on_demand", "standard"), "priority"
 
 
-def tier_named(name: str) -> str:
+def normalize_tier(name: str) -> str:
     """Return a provider's name of a service tier in lower case, and "" for its standard tier."""
     return "" if name.lower() in _STANDARD_TIERS else name.lower()
 
@@ -71,7 +71,7 @@ class RatesOfTier(Rates):
     @field_validator("service_tier")
     @classmethod
     def _is_special(cls, name: str | None) -> str | None:
-        if name is not None and not (tier := tier_named(name)):
+        if name is not None and not (tier := normalize_tier(name)):
             raise ValueError(f"{name!r} is the standard tier: its rates stand beside `tiers`")
         return tier if name is not None else None
 
@@ -103,7 +103,7 @@ class TieredRates(Rates):
             raise ValueError("two tiers have the same above_prompt_tokens and service_tier")
         return tiers
 
-    def of(self, prompt_tokens: float, service_tier: str) -> Rates:
+    def rates_for(self, prompt_tokens: float, service_tier: str) -> Rates:
         """Return the rates of a call with a prompt of that length at that service tier ("": the standard one)."""
         if not self.tiers:
             return self
@@ -137,23 +137,23 @@ class Price(TieredRates):
             raise ValueError("dates must be different and in ascending order")
         return later
 
-    def on(self, day: date | None = None) -> TieredRates:
+    def rates_on(self, day: date | None = None) -> TieredRates:
         """Return the rates of that day; None: today (UTC)."""
         if not self.later:
             return self
         day = day or datetime.now(UTC).date()
         return next((rates for rates in reversed(self.later) if rates.since <= day), self)
 
-    def stated(self) -> dict[str, Any]:
+    def as_stated(self) -> dict[str, Any]:
         """Return today's rates as a pool file states them, for a key or a record: without dates and defaults."""
-        return self.on().model_dump(exclude_defaults=True, exclude={"since", "later"})
+        return self.rates_on().model_dump(exclude_defaults=True, exclude={"since", "later"})
 
-    def usd(self, usage: Usage | MeanUsage, day: date | None = None) -> float:
+    def compute_usd(self, usage: Usage | MeanUsage, day: date | None = None) -> float:
         """Return what the usage costs (USD) on that day; None: today (UTC).
 
         A cost that the provider states counts if it is higher than this count.
         """
-        rates = self.on(day).of(usage.prompt_tokens, usage.service_tier)
+        rates = self.rates_on(day).rates_for(usage.prompt_tokens, usage.service_tier)
         usual = {"prompt_tokens": rates.input, "completion_tokens": rates.output}
         rest: dict[str, float] = {whole: getattr(usage, whole) for whole in usual}
         special = [(part, tokens) for part in TOKEN_PARTS if (tokens := getattr(usage, part.name))]
@@ -165,7 +165,7 @@ class Price(TieredRates):
             counted += tokens * (usual[part.whole] if rate is None else rate)
         return max(counted / 1e6, usage.stated_usd or 0.0)
 
-    def most_usd(
+    def compute_max_usd(
         self, prompt_tokens: float, completion_tokens: float, service_tier: str | None = None, day: date | None = None
     ) -> float:
         """Return the most (USD) that a call costs which uses at most so many tokens, however the provider bills them.
@@ -173,17 +173,17 @@ class Price(TieredRates):
         `service_tier`: the tier that the request names, which the provider may replace by the standard one. None: the
         request names none, and the account's settings at the provider may choose "priority".
         """
-        tiers = self.on(day).tiers
+        tiers = self.rates_on(day).tiers
         limits = {float(tier.above_prompt_tokens) for tier in tiers if tier.above_prompt_tokens is not None}
         return max(
-            self.usd(MeanUsage(prompt, completion_tokens, service_tier=tier, **parts), day)
+            self.compute_usd(MeanUsage(prompt, completion_tokens, service_tier=tier, **parts), day)
             for prompt in {prompt_tokens, *(limit for limit in limits if limit < prompt_tokens)}
             for tier in {"", _PRIORITY if service_tier is None else service_tier}
-            for parts in _extreme_parts(prompt, completion_tokens)
+            for parts in _list_extreme_parts(prompt, completion_tokens)
         )
 
 
-def _extreme_parts(prompt_tokens: float, completion_tokens: float) -> list[dict[str, Any]]:
+def _list_extreme_parts(prompt_tokens: float, completion_tokens: float) -> list[dict[str, Any]]:
     """Return the usages in which the whole prompt, and the whole completion, is of one part or of none."""
     choices: list[list[dict[str, Any]]] = []
     for whole, tokens in (("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)):
@@ -323,7 +323,7 @@ class Worker(Settings):
     @field_validator("extra_body", "extra_headers")
     @classmethod
     def _no_key_inside(cls, values: dict[str, Any] | None) -> dict[str, Any] | None:
-        if values is not None and (secret := find_in(values)):
+        if values is not None and (secret := find_key(values)):
             raise ValueError(secret)
         return values
 
@@ -344,7 +344,7 @@ class Worker(Settings):
         """
         named = self.extra_body.get("service_tier")
         if isinstance(named, str) and named != "auto":
-            return tier_named(named)
+            return normalize_tier(named)
         return None if self.model.startswith(_ACCOUNT_CHOOSES) else ""
 
     @model_validator(mode="after")
@@ -402,7 +402,7 @@ class Pool(Settings):
     def prices_key(self) -> str:
         """Return a hash (12 hex digits) of today's prices, in order of the workers' names, from which costs are
         computed."""
-        return digest(sorted([w.name, w.price.stated() if w.price else None] for w in self.workers))
+        return digest(sorted([w.name, w.price.as_stated() if w.price else None] for w in self.workers))
 
     def worker(self, name: str) -> Worker:
         """Return the worker of that name. Raises `KeyError`."""
@@ -420,7 +420,7 @@ class Pool(Settings):
         return {w.name: w.api_key_env for w in self.workers if w.api_key_env and key_problem(w.api_key_env)}
 
 
-FIXED = ("name", "model", "api_key_env")
+FIXED_FIELDS = ("name", "model", "api_key_env")
 """Fields that a variant may not change, because another model would be another worker."""
 
 
@@ -446,16 +446,16 @@ class PoolFile(Pool):
         return Pool(
             name=f"{self.name}:{variant}",
             description=self.description,
-            workers=tuple(_changed(worker, changes.get(worker.name, {}), variant) for worker in self.workers),
+            workers=tuple(_change_worker(worker, changes.get(worker.name, {}), variant) for worker in self.workers),
         )
 
 
-def _changed(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
+def _change_worker(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
     where = f"variants.{variant}.{worker.name}"
-    if fixed := sorted(settings.keys() & set(FIXED)):
+    if fixed := sorted(settings.keys() & set(FIXED_FIELDS)):
         raise ValueError(f"{where}: a variant may not change {', '.join(fixed)}")
     try:
-        return Worker.of_file(worker.model_dump(mode="json") | settings)
+        return Worker.from_file_values(worker.model_dump(mode="json") | settings)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
@@ -463,7 +463,7 @@ def _changed(worker: Worker, settings: dict[str, Any], variant: str) -> Worker:
         raise ValueError(f"{where}{'.' if field else ''}{field}: {problem}") from None
 
 
-FILE = "revisions.yaml"
+REVISIONS_FILE = "revisions.yaml"
 _HEAD = """\
 # Models that changed behind their names, found by `podium drift` (docs/retraining.md). The revision is part of every
 # cache key of the model's workers: answers of before are kept, and none is mixed with those of after. Remove a line to
@@ -479,39 +479,39 @@ class Revisions(Settings):
     @classmethod
     def read(cls, config: Path) -> Self:
         """Read the file in `config`; empty if there is none. Raises `ConfigError`."""
-        file = config / FILE
+        file = config / REVISIONS_FILE
         if not os.path.lexists(file):
             return cls()
         models = read_yaml(file)
         try:
-            return cls.of_file({"models": models or {}})
+            return cls.from_file_values({"models": models or {}})
         except ValidationError as error:
             remedy = 'Write lines of `"provider/model": revision`, or delete the file'
             raise ConfigError(file, "", f"is not a table of revisions ({error})", remedy) from None
 
-    def noting(self, worker: Worker, revision: str) -> Self:
+    def with_revision(self, worker: Worker, revision: str) -> Self:
         """Return the revisions with a new one for that worker's model."""
-        return type(self)(models={**self.models, model_of(worker): revision})
+        return type(self)(models={**self.models, revised_model_name(worker): revision})
 
     def write(self, config: Path) -> Path:
         """Replace the file atomically."""
         lines = (f"{json.dumps(model)}: {json.dumps(noted)}\n" for model, noted in sorted(self.models.items()))
-        write_text(config / FILE, _HEAD + "".join(lines))
-        return config / FILE
+        write_text(config / REVISIONS_FILE, _HEAD + "".join(lines))
+        return config / REVISIONS_FILE
 
-    def of(self, pool: Pool) -> Pool:
+    def apply_to(self, pool: Pool) -> Pool:
         """Return the pool with every noted revision added to that of its own file."""
-        if not any(model_of(worker) in self.models for worker in pool.workers):
+        if not any(revised_model_name(worker) in self.models for worker in pool.workers):
             return pool
-        return pool.model_copy(update={"workers": tuple(map(self._of, pool.workers))})
+        return pool.model_copy(update={"workers": tuple(map(self._apply_to_worker, pool.workers))})
 
-    def _of(self, worker: Worker) -> Worker:
-        noted = self.models.get(model_of(worker))
+    def _apply_to_worker(self, worker: Worker) -> Worker:
+        noted = self.models.get(revised_model_name(worker))
         if noted is None:
             return worker
         return worker.model_copy(update={"revision": f"{worker.revision}+{noted}" if worker.revision else noted})
 
 
-def model_of(worker: Worker) -> str:
+def revised_model_name(worker: Worker) -> str:
     """Return what a worker's provider could replace: the model at its endpoint."""
     return f"{worker.model} @ {worker.api_base}" if worker.api_base else worker.model

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, Strict, ValidationError, field_validator, model_validator
 
-from ops.config.base import Name, PoolName, Seed, Settings, http_url
+from ops.config.base import Name, PoolName, Seed, Settings, check_http_url
 from ops.config.graders import BenchmarkGrader, JudgeGrader
 from ops.config.training import (
     Adaptive,
@@ -217,7 +217,7 @@ class Execution(Settings):
     """The number of executed workflows of each benchmark that an evaluation exports to MLflow as traces."""
 
     @property
-    def what_answers_depend_on(self) -> dict[str, object]:
+    def answer_settings(self) -> dict[str, object]:
         """Return the settings that can change an answer: a part of a training run's content key."""
         changed = {"deadline_s": self.deadline_s, "carried_tokens": self.carried_tokens}
         return {name: value for name, value in changed.items() if value is not None}
@@ -225,7 +225,7 @@ class Execution(Settings):
 
 TRANSFORMERS, VLLM = "transformers", "vllm"
 """Writers other than a server's URL: transformers in this process, a vLLM server that Podium starts."""
-WORST_VARIANCE = 0.25
+MAX_VARIANCE = 0.25
 """The largest variance of a correct-or-wrong outcome: p (1 - p) at p = ½."""
 
 
@@ -249,7 +249,7 @@ class Vote(Settings):
         return self
 
     @property
-    def enough(self) -> int:
+    def needed_votes(self) -> int:
         """Return the number of equal answers that ends the vote."""
         return self.agree or self.workflows // 2 + 1
 
@@ -314,12 +314,12 @@ class Evaluation(Settings):
         if writer in (TRANSFORMERS, VLLM):
             return writer
         try:
-            return http_url(writer)
+            return check_http_url(writer)
         except ValueError as error:
             raise ValueError(f"{writer!r} is neither {TRANSFORMERS} nor {VLLM}, and {error}") from None
 
     @property
-    def votes(self) -> bool:
+    def has_vote(self) -> bool:
         """Return whether several workflows may answer a question."""
         return self.vote.workflows > 1
 
@@ -340,13 +340,13 @@ class Evaluation(Settings):
         check_names("benchmark", "ops.benchmarks.catalogue", benchmarks)
         return benchmarks
 
-    def of(self, benchmark: str) -> Self:
+    def for_benchmark(self, benchmark: str) -> Self:
         """Return the settings for one benchmark, whose own settings override the general ones."""
         own = self.benchmarks.get(benchmark, Asked()).model_dump(exclude_none=True)
         return self.model_copy(update={**own, "benchmarks": {}})
 
     @property
-    def of_opponents(self) -> Self:
+    def for_opponents(self) -> Self:
         """Return the settings for the workers alone and the baselines."""
         if self.workers.repeats is None:
             return self
@@ -354,9 +354,9 @@ class Evaluation(Settings):
         return self.model_copy(update={"repeats": self.workers.repeats, "benchmarks": benchmarks})
 
     @property
-    def most_questions(self) -> int | None:
-        """Return the maximum number of questions of one benchmark (see `of`); None: all."""
-        wanted = None if self.target_error is None else math.ceil(WORST_VARIANCE / self.target_error**2)
+    def max_questions(self) -> int | None:
+        """Return the maximum number of questions of one benchmark (see `for_benchmark`); None: all."""
+        wanted = None if self.target_error is None else math.ceil(MAX_VARIANCE / self.target_error**2)
         limits = [limit for limit in (self.questions, wanted) if limit is not None]
         return min(limits, default=None)
 
@@ -434,7 +434,7 @@ class Recipe(Settings):
         return self.trained_as or self.name
 
     @property
-    def trains(self) -> bool:
+    def is_trained(self) -> bool:
         """Whether its policy is trained: not a prompted or a static one."""
         return not isinstance(self.policy, UntrainedPolicy)
 
@@ -451,7 +451,7 @@ class Recipe(Settings):
         }
 
     @property
-    def asks_workers(self) -> bool:
+    def can_call_workers(self) -> bool:
         """Return whether any worker may be called: not in a rehearsal that skips unrecorded responses."""
         return self.replay is None or self.replay.on_miss == "live"
 
@@ -469,7 +469,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _untrained_has_no_training(self) -> Self:
-        if self.trains:
+        if self.is_trained:
             return self
         kind = self.policy.kind
         if named := [name for name in ("cold_start", "adaptive", "recursive") if getattr(self, name) is not None]:
@@ -561,12 +561,12 @@ _SECTIONS = ("curation", "prompting", "policy", "cold_start", "generation", "grp
 def hyperparameters(recipe: Recipe) -> dict[str, str]:
     """Return name, seed, pool and each training setting that is set (`grpo.learning_rate` → `0.0003`)."""
     settings = recipe.model_dump(mode="json", include={"seed", "pool", *_SECTIONS})
-    return {"recipe": recipe.name, **dict(_flat(settings, ""))}
+    return {"recipe": recipe.name, **dict(_flatten(settings, ""))}
 
 
-def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+def _flatten(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         elif value is not None:
             yield f"{prefix}{name}", str(value)

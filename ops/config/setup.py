@@ -14,15 +14,15 @@ from typing import Any, Self
 from pydantic import Field
 
 from ops.config.base import Seed, Settings, digest
-from ops.config.loading import LeftOut, load_deepspeed, load_gate, load_retraining, pool_file, resolve_recipe
+from ops.config.loading import Omission, load_deepspeed, load_gate, load_retraining, pool_file, resolve_recipe
 from ops.config.operations import PoolChange, PromotionGate, Retraining
 from ops.config.pool import Pool, Worker
 from ops.config.recipe import Recipe
-from ops.config.studies import Studies, studies_now
+from ops.config.studies import Studies, try_load_studies
 from ops.core.atomic import write_text
-from ops.core.digests import check_digest, replacing_with_digest, set_aside
+from ops.core.digests import check_digest, replace_with_digest, set_aside
 from ops.core.errors import DataError
-from ops.core.settings_files import read_text
+from ops.core.settings_files import read_settings_text
 from ops.core.workspace import Workspace
 
 
@@ -35,7 +35,7 @@ class Setup:
     pool: Pool
     pools: Mapping[str, Pool] = field(default_factory=dict)
     """Name → pool, for the pools that the recipe's evaluation names."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[Omission, ...] = ()
     """What the recipe goes without here."""
     account: str = ""
     """The name under which the ledger counts spending; empty: the run's (`run`)."""
@@ -45,21 +45,21 @@ class Setup:
         """Read the recipe `config/recipes/RECIPE.yaml` and its pool from the present files. Raises `ConfigError`."""
         return cls(workspace, *resolve_recipe(workspace.config, recipe, seed))
 
-    def asked_on(self, benchmark: str) -> Self:
+    def for_benchmark(self, benchmark: str) -> Self:
         """Return the setup with which the evaluation runs this benchmark: its pool, and the benchmark's own
         settings."""
-        settings = self.recipe.evaluation.of(benchmark)
+        settings = self.recipe.evaluation.for_benchmark(benchmark)
         pool = self.pool if settings.pool is None else self.pools[settings.pool]
         return replace(self, recipe=self.recipe.model_copy(update={"evaluation": settings}), pool=pool)
 
     @property
-    def of_opponents(self) -> Self:
+    def for_opponents(self) -> Self:
         """Return the setup with which the evaluation asks the workers alone and the baselines."""
-        settings = self.recipe.evaluation.of_opponents
+        settings = self.recipe.evaluation.for_opponents
         return replace(self, recipe=self.recipe.model_copy(update={"evaluation": settings}))
 
     @property
-    def every_pool(self) -> dict[str, Pool]:
+    def all_pools(self) -> dict[str, Pool]:
         """Return name → pool: the recipe's own, those of its evaluation, and of other pools the judges."""
         return self.judge_pools | {self.recipe.pool: self.pool, **self.pools}
 
@@ -78,7 +78,7 @@ class Setup:
         setup has its own account."""
         return self.account or f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}"
 
-    def beside(self, name: str) -> Self:
+    def with_account(self, name: str) -> Self:
         """Return the setup of calls beside the run, which the ledger counts as a run of its own with the same cap."""
         return replace(self, account=f"{self.run}-{name}")
 
@@ -88,17 +88,17 @@ class Setup:
         return pool_file(self.workspace.config, self.recipe.pool)
 
 
-def asked_alike(setup: Setup, benchmarks: Iterable[str]) -> list[tuple[Setup, list[str]]]:
-    """Return the benchmarks in groups with the same workers and repeats, each with its setup `asked_on`."""
+def group_by_setup(setup: Setup, benchmarks: Iterable[str]) -> list[tuple[Setup, list[str]]]:
+    """Return the benchmarks in groups with the same workers and repeats, each with its setup `for_benchmark`."""
     groups: dict[tuple[str, int], tuple[Setup, list[str]]] = {}
     for benchmark in benchmarks:
-        asked = setup.asked_on(benchmark)
+        asked = setup.for_benchmark(benchmark)
         key = asked.pool.answers_key, asked.recipe.evaluation.repeats
         groups.setdefault(key, (asked, []))[1].append(benchmark)
     return list(groups.values())
 
 
-TEXTS = ("few_shots", "cold_start")
+TEXT_FOLDERS = ("few_shots", "cold_start")
 """Folders of `data/` with texts written by people."""
 
 
@@ -113,7 +113,7 @@ class Snapshot(Settings):
     pool: Pool
     evaluation_pools: dict[str, Pool] = Field(default_factory=dict)
     """Keyed by the names in the recipe's evaluation."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[Omission, ...] = ()
     """What the recipe goes without: gated benchmarks without a token, and workers above its price limit."""
     gate: PromotionGate
     deepspeed: dict[str, Any] | None = None
@@ -129,7 +129,7 @@ class Snapshot(Settings):
     about none."""
 
     @classmethod
-    def take(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:
+    def capture(cls, config: Path, recipe_file: str, seed: int | None, git_commit: str) -> Snapshot:
         """Read the present files below `config`. Raises `ConfigError`."""
         recipe, pool, evaluation_pools, left_out = resolve_recipe(config, recipe_file, seed)
         return cls(
@@ -142,15 +142,15 @@ class Snapshot(Settings):
             gate=load_gate(config),
             deepspeed=load_deepspeed(config, recipe),
             git_commit=git_commit,
-            texts=_texts(config.parent / "data"),
+            texts=_read_texts(config.parent / "data"),
             retraining=load_retraining(config),
-            studies=studies_now(config),
+            studies=try_load_studies(config),
         )
 
     @classmethod
     def read(cls, folder: Path, key: str) -> Snapshot:
         """Read the snapshot that `write` stored under `key`. Raises `DataError`."""
-        file, remedy = _file(folder, key), "Start a new run, which stores its settings again"
+        file, remedy = _snapshot_file(folder, key), "Start a new run, which stores its settings again"
         try:
             check_digest(file, remedy, missing="accepted")
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
@@ -168,8 +168,8 @@ class Snapshot(Settings):
     def _keep_texts(self, folder: Path) -> Path:
         kept = folder / f"texts-{digest(self.texts)}"
         for name, text in self.texts.items():
-            if _content(kept / name) != text:
-                _make_way(kept / name, "It is written again.")
+            if _read_content(kept / name) != text:
+                _set_file_aside(kept / name, "It is written again.")
                 write_text(kept / name, text)
         return kept
 
@@ -180,10 +180,13 @@ class Snapshot(Settings):
 
     def write(self, folder: Path) -> Path:
         """Store the snapshot atomically as `FOLDER/KEY.json`; equal snapshots are one file."""
-        file, text = _file(folder, self.key), json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False)
-        if _content(file) != text:
-            _make_way(file, "The snapshot is written again.")
-            with replacing_with_digest(file) as temporary:
+        file, text = (
+            _snapshot_file(folder, self.key),
+            json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False),
+        )
+        if _read_content(file) != text:
+            _set_file_aside(file, "The snapshot is written again.")
+            with replace_with_digest(file) as temporary:
                 temporary.write_text(text, encoding="utf-8")
         return file
 
@@ -197,12 +200,12 @@ class Snapshot(Settings):
         return f"snapshot {self.key}: {'; '.join(facts)}"
 
 
-def _texts(data: Path) -> dict[str, str]:
-    files = sorted(file for name in TEXTS for file in (data / name).glob("*.yaml"))
-    return {str(file.relative_to(data)): read_text(file) for file in files}
+def _read_texts(data: Path) -> dict[str, str]:
+    files = sorted(file for name in TEXT_FOLDERS for file in (data / name).glob("*.yaml"))
+    return {str(file.relative_to(data)): read_settings_text(file) for file in files}
 
 
-def _content(file: Path) -> str | None:
+def _read_content(file: Path) -> str | None:
     """Return the text of a file; None if there is none, or nothing that is text."""
     try:
         return file.read_text(encoding="utf-8")
@@ -210,10 +213,10 @@ def _content(file: Path) -> str | None:
         return None
 
 
-def _make_way(file: Path, then: str) -> None:
+def _set_file_aside(file: Path, then: str) -> None:
     if file.exists():
         set_aside(file, "is not what was written", then)
 
 
-def _file(folder: Path, key: str) -> Path:
+def _snapshot_file(folder: Path, key: str) -> Path:
     return folder / f"{key}.json"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ops.config.base import Name, Seed, Settings
-from ops.config.loading import load_or_default, mistake
+from ops.config.loading import load_or_default, validation_error
 from ops.config.recipe import Recipe
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.registry import check_names
@@ -16,7 +16,7 @@ from ops.core.registry import check_names
 Change = dict[str, dict[str, Any]]
 """Section of the recipe (`cold_start`, `grpo`, `prompting`, `policy` …) → field → its value instead."""
 STUDIES = "studies.yaml"
-AS_IT_IS = "as it is"
+UNCHANGED = "as it is"
 """The name of the unchanged recipe among the changes."""
 StudyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 """The study's name, also of its asset."""
@@ -39,7 +39,7 @@ class RecipeStudy(Settings):
         return "benchmark_scores"
 
     @property
-    def trains(self) -> bool:
+    def trains_policies(self) -> bool:
         """Return whether the study trains policies other than the recipe's own."""
         return False
 
@@ -73,21 +73,21 @@ class Changes(RecipeStudy):
 
     @model_validator(mode="after")
     def _claims_changes(self) -> Self:
-        if AS_IT_IS in self.changes:
-            raise ValueError(f"changes: {AS_IT_IS!r} names the unchanged recipe: give the change another name")
-        if unknown := [name for name in self.claimed if name not in (AS_IT_IS, *self.changes)]:
+        if UNCHANGED in self.changes:
+            raise ValueError(f"changes: {UNCHANGED!r} names the unchanged recipe: give the change another name")
+        if unknown := [name for name in self.claimed if name not in (UNCHANGED, *self.changes)]:
             raise ValueError(f"claimed: {unknown[0]!r} is none of the changes")
         return self
 
     @property
-    def trains(self) -> bool:
+    def trains_policies(self) -> bool:
         """Return whether a change changes more than the evaluation; without changes only the seeds do."""
         return not self.changes or any(set(change) != {"evaluation"} for change in self.changes.values())
 
     @property
     def about(self) -> str:
         """Return the change in one sentence."""
-        verb = "trained" if self.trains else "evaluated"
+        verb = "trained" if self.trains_policies else "evaluated"
         changed = f", {verb} again with: {'; '.join(self.changes)}" if self.changes else ""
         return f"the cold start and the Conductor of recipe {self.recipe}{changed}"
 
@@ -107,7 +107,7 @@ class Subsets(RecipeStudy):
     """The number of subsets of medium size for each of which a Conductor is trained."""
 
     @property
-    def trains(self) -> bool:
+    def trains_policies(self) -> bool:
         """Return whether a policy is trained without a worker, or on a subset."""
         return bool(self.unseen or self.retrained)
 
@@ -159,7 +159,7 @@ class Studies(Settings):
     studies: dict[StudyName, AnyStudy] = Field(default_factory=dict)
     """The studies, each with a name. `kind` says which of the sections below describes its settings."""
 
-    def named(self, name: str, recipe_file: str, file: Path) -> AnyStudy:
+    def find(self, name: str, recipe_file: str, file: Path) -> AnyStudy:
         """Return the study of that name. Raises `ConfigError` that names `file` if there is none, or it is of another
         recipe."""
         if name not in self.studies:
@@ -177,7 +177,7 @@ def load_studies(config: Path) -> Studies:
     return load_or_default(Studies, config / STUDIES)
 
 
-def studies_now(config: Path) -> Studies | str:
+def try_load_studies(config: Path) -> Studies | str:
     """Return the file's studies, or its error, so that a run that needs no study continues."""
     try:
         return load_studies(config)
@@ -185,19 +185,19 @@ def studies_now(config: Path) -> Studies | str:
         return str(error)
 
 
-def readable(studies: Studies | str) -> Studies:
+def require_studies(studies: Studies | str) -> Studies:
     """Return the studies. Raises `PodiumError` with the error of their file."""
     if isinstance(studies, str):
         raise PodiumError(studies)
     return studies
 
 
-def changed(recipe: Recipe, change: Change, file: Path) -> Recipe:
+def apply_change(recipe: Recipe, change: Change, file: Path) -> Recipe:
     """Return the recipe with a change applied. Raises `ConfigError` that names `file` for an invalid result."""
     values = recipe.model_dump(mode="json")
     for section, fields in change.items():
         values[section] = (values.get(section) or {}) | fields
     try:
-        return Recipe.of_file(values)
+        return Recipe.from_file_values(values)
     except ValidationError as error:
-        raise mistake(file, Recipe, error) from None
+        raise validation_error(file, Recipe, error) from None

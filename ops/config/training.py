@@ -408,15 +408,15 @@ class Adaptive(GrpoStage):
             raise ValueError(f"largest = {self.largest} is below smallest = {self.smallest}")
         return self
 
-    def offered(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
+    def offer_workers(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
         """Return the ordinals of `workers` that the stage offers for the problem of this key in this epoch.
 
-        These are all in order for `whole_share` of the questions, and those of `drawn` for the others.
+        These are all in order for `whole_share` of the questions, and those of `draw_subset` for the others.
         """
         whole = Random(f"{seed} {epoch} {problem} whole").random() < self.whole_share
-        return tuple(range(workers)) if whole else self.drawn(workers, seed, problem, epoch)
+        return tuple(range(workers)) if whole else self.draw_subset(workers, seed, problem, epoch)
 
-    def drawn(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
+    def draw_subset(self, workers: int, seed: int, problem: str, epoch: int) -> tuple[int, ...]:
         """Return the ordinals of a subset for the problem of this key in this epoch, always the same.
 
         The size is drawn first, with every size equally likely; if there are fewer workers than the size, all are

@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 
 log = logging.getLogger(__name__)
 
-_PLACES = (
+_PATH_COLUMNS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
     ("logged_models", "artifact_location"),
@@ -39,7 +39,7 @@ def repair_artifact_paths(workspace: Workspace) -> int:
     store, artifacts outside the old folder, and an old folder that is the same folder under another name are unchanged.
     Raises `sqlite3.Error` if the file cannot be written, and `DataError` if it is not a file.
     """
-    file = workspace.outcome / "mlflow" / "mlflow.db"
+    file = workspace.results_folder / "mlflow" / "mlflow.db"
     if workspace.mlflow_uri != f"sqlite:///{file}" or not file.exists():
         return 0
     if not file.is_file():
@@ -47,12 +47,14 @@ def repair_artifact_paths(workspace: Workspace) -> int:
     tail = workspace.mlflow_artifacts.relative_to(workspace.root)
     with closing(sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
         _move_default(connection, workspace.mlflow_artifacts)
-        old = [folder for folder in _artifact_folders(connection, tail) if _moved(folder, workspace.mlflow_artifacts)]
+        old = [
+            folder for folder in _artifact_folders(connection, tail) if _was_moved(folder, workspace.mlflow_artifacts)
+        ]
         if not old:
             return 0
         connection.execute("BEGIN IMMEDIATE")
-        places = _columns(connection)
-        count = sum(_rewrite(connection, places, folder, workspace.mlflow_artifacts) for folder in old)
+        places = _existing_path_columns(connection)
+        count = sum(_rewrite_paths(connection, places, folder, workspace.mlflow_artifacts) for folder in old)
         connection.execute("COMMIT")  # until the commit, closing the connection undoes the changes
     if count:
         roots = ", ".join(str(folder).removesuffix(f"/{tail}") for folder in old)
@@ -63,7 +65,7 @@ def repair_artifact_paths(workspace: Workspace) -> int:
 
 def _artifact_folders(connection: sqlite3.Connection, tail: Path) -> set[Path]:
     """Return the artifact folders of experiments that end like a checkout's own."""
-    if ("experiments", "artifact_location") not in _columns(connection):
+    if ("experiments", "artifact_location") not in _existing_path_columns(connection):
         return set()
     folders = set()
     for (location,) in connection.execute("SELECT DISTINCT artifact_location FROM experiments"):
@@ -77,7 +79,7 @@ def _artifact_folders(connection: sqlite3.Connection, tail: Path) -> set[Path]:
 
 def _move_default(connection: sqlite3.Connection, artifacts: Path) -> None:
     """Move the artifacts of MLflow's own experiment to those of the store, unless they are elsewhere on purpose."""
-    if ("experiments", "artifact_location") not in _columns(connection):
+    if ("experiments", "artifact_location") not in _existing_path_columns(connection):
         return
     own = str(artifacts / "0")
     found = connection.execute("SELECT artifact_location FROM experiments WHERE experiment_id = 0").fetchone()
@@ -85,20 +87,20 @@ def _move_default(connection: sqlite3.Connection, artifacts: Path) -> None:
         connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (own,))
 
 
-def _moved(old: Path, new: Path) -> bool:
+def _was_moved(old: Path, new: Path) -> bool:
     return old != new and not (old.exists() and new.exists() and old.samefile(new))
 
 
-def _columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+def _existing_path_columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     def known() -> Iterator[tuple[str, str]]:
-        for table, column in _PLACES:
+        for table, column in _PATH_COLUMNS:
             if any(row[1] == column for row in connection.execute(f"PRAGMA table_info({table})")):
                 yield table, column
 
     return list(known())
 
 
-def _rewrite(connection: sqlite3.Connection, places: list[tuple[str, str]], old: Path, new: Path) -> int:
+def _rewrite_paths(connection: sqlite3.Connection, places: list[tuple[str, str]], old: Path, new: Path) -> int:
     count = 0
     for before, after in ((old.as_uri(), new.as_uri()), (str(old), str(new))):
         for table, column in places:

@@ -24,7 +24,7 @@ _OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
 
 
 @contextmanager
-def replacing(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
+def replace_atomically(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """Yield a temporary file beside `file`, which replaces it in one step at the end of the block, with these
     permissions.
 
@@ -32,12 +32,12 @@ def replacing(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
     file is renamed, with one line that says so. Temporary files of killed writers of `file` are removed. Raises
     `OSError`, which names `file`.
     """
-    with written(file):
+    with name_file_in_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-    sweep(file.parent, file.name)
-    temporary = _temporary(file)
+    remove_leftovers(file.parent, file.name)
+    temporary = _temporary_path(file)
     try:
-        with written(file):
+        with name_file_in_errors(file):
             yield temporary
             temporary.chmod(mode)
             if file.is_dir() and not file.is_symlink() and ".podium" in file.parts:
@@ -53,7 +53,7 @@ def write_text(file: Path, text: str) -> None:
 
     Raises `OSError`, which names `file`.
     """
-    with replacing(file) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as out:
+    with replace_atomically(file) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as out:
         out.write(text)
         out.flush()
         os.fsync(out.fileno())
@@ -61,20 +61,20 @@ def write_text(file: Path, text: str) -> None:
 
 def write_bytes(file: Path, content: bytes) -> None:
     """Replace `file` by `content` in one step, as `write_text` does. Raises `OSError`, which names `file`."""
-    with replacing(file) as temporary:
+    with replace_atomically(file) as temporary:
         temporary.write_bytes(content)
 
 
 @contextmanager
-def made_whole(folder: Path) -> Iterator[Path]:
+def create_folder_atomically(folder: Path) -> Iterator[Path]:
     """Yield a new folder beside `folder`, which becomes `folder` in one step at the end of the block.
 
     After an error there is none. A folder that another process has made meanwhile stays. What killed writers of
     `folder` left is removed. Raises `OSError`.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    sweep(folder.parent, folder.name)
-    temporary = _temporary(folder)
+    remove_leftovers(folder.parent, folder.name)
+    temporary = _temporary_path(folder)
     temporary.mkdir()
     try:
         yield temporary
@@ -88,14 +88,14 @@ def made_whole(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_beside(place: Path) -> Iterator[Path]:
+def temporary_folder_beside(place: Path) -> Iterator[Path]:
     """Yield a new folder beside `place` for the block, on the same file system, and remove it afterwards.
 
     What killed writers left in that folder is removed, whatever its name. Raises `OSError`.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    sweep_beside(place)
-    temporary = _temporary(place)
+    remove_leftovers_beside(place)
+    temporary = _temporary_path(place)
     temporary.mkdir()
     try:
         yield temporary
@@ -103,18 +103,18 @@ def scratch_beside(place: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def sweep(folder: Path, name: str = "*") -> None:
+def remove_leftovers(folder: Path, name: str = "*") -> None:
     """Remove temporary files and folders of `name` in `folder` whose writers died on this machine; "*": of everything
     below."""
-    _remove(folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}"))
+    _remove_if_left_over(folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}"))
 
 
-def sweep_beside(place: Path) -> None:
+def remove_leftovers_beside(place: Path) -> None:
     """Remove temporary files and folders of any name beside `place`, whose writers died on this machine."""
-    _remove(place.parent.glob(TEMPORARY))
+    _remove_if_left_over(place.parent.glob(TEMPORARY))
 
 
-def _remove(found: Iterable[Path]) -> None:
+def _remove_if_left_over(found: Iterable[Path]) -> None:
     """Remove those temporary files and folders whose writers died on this machine."""
     for left in list(found):
         if not is_left_over(left):
@@ -130,7 +130,7 @@ def is_left_over(file: Path) -> bool:
     import psutil  # imported here, because few writers need it
 
     owner = _OWNER.search(file.name)
-    return owner is not None and owner["host"] == _host() and not psutil.pid_exists(int(owner["pid"]))
+    return owner is not None and owner["host"] == _host_name() and not psutil.pid_exists(int(owner["pid"]))
 
 
 def sha256_of(file: Path) -> str:
@@ -139,16 +139,16 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _temporary(place: Path) -> Path:
-    return place.with_name(f".{place.name}.{_host()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+def _temporary_path(place: Path) -> Path:
+    return place.with_name(f".{place.name}.{_host_name()}-{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
-def _host() -> str:
+def _host_name() -> str:
     return re.sub(r"[^0-9a-z]", "", socket.gethostname().lower()) or "host"
 
 
 @contextmanager
-def written(file: Path) -> Iterator[None]:
+def name_file_in_errors(file: Path) -> Iterator[None]:
     """Add `file` to errors of the block: the error of a write or a close has no file name."""
     try:
         yield

@@ -24,9 +24,9 @@ from urllib.parse import quote
 import yaml
 
 from ops.core.artifact_paths import repair_artifact_paths
-from ops.core.atomic import TEMPORARY, replacing, scratch_beside, sha256_of
-from ops.core.errors import DataError, counted
-from ops.core.installation import resources
+from ops.core.atomic import TEMPORARY, replace_atomically, sha256_of, temporary_folder_beside
+from ops.core.errors import DataError, format_count
+from ops.core.installation import resources_folder
 from ops.core.parts import (
     ARTIFACTS,
     CACHE,
@@ -36,61 +36,61 @@ from ops.core.parts import (
     REGISTRY,
     STORE_VERSION,
     WorkspacePart,
-    accept_missing,
-    missing_parts,
-    rows_in,
+    accept_missing_parts,
+    count_rows,
+    find_missing_parts,
 )
-from ops.core.processes import one_at_a_time
+from ops.core.processes import hold_run_lock
 from ops.core.sqlite import BUSY_TIMEOUT_S, SqliteFile, has_content
 from ops.core.workspace import Workspace
 
 _MANIFEST = "podium-backup.json"
 _FORMAT = 2
 """1 lacked the files that a user wrote."""
-FILES = "files"
+USER_FILES = "files"
 """The name of the part that has the files that a user wrote, and its folder in a backup."""
-RESTORABLE = (*(part.name for part in PARTS), FILES)
+RESTORABLE = (*(part.name for part in PARTS), USER_FILES)
 """Names of the parts that can be restored alone; `registry` stands for its artifacts too."""
-_WRITTEN = (
+_USER_FILE_PATTERNS = (
     ".dvc/config", ".dvcignore", ".env.example", ".gitignore", "config/**/*", "dagster.yaml", "data/cold_start/**/*",
     "data/few_shots/**/*", "dvc.yaml", "graders/**/*",
 )  # fmt: skip
 """Where a user writes; files that the configuration names are added. `.env` holds keys, which no backup contains."""
 
 
-def backup(workspace: Workspace, file: Path) -> dict[str, str]:
+def create_backup(workspace: Workspace, file: Path) -> dict[str, str]:
     """Write every existing part into `file`, a tar archive, while other processes may write. Return part → result.
 
     The file appears atomically; what a killed backup left beside it is removed. Raises `DataError` if there is nothing
     to back up, if a part cannot be read, or if the file exists, and `OSError`.
     """
     said: dict[str, str] = {}
-    with scratch_beside(file) as scratch:
+    with temporary_folder_beside(file) as scratch:
         staged, sums = scratch / "state", dict[str, str]()
         staged.mkdir()
         for part in PARTS:
-            source = workspace.state / part.place
-            if part.is_elsewhere(workspace):
-                said[part.name] = f"not here: {part.elsewhere} names a server"
+            source = workspace.state / part.relative_path
+            if part.is_on_server(workspace):
+                said[part.name] = f"not here: {part.server_variable} names a server"
             elif not (source.is_dir() or has_content(source)):
                 said[part.name] = "none"
         here = [part for part in PARTS if part.name not in said]
         _copy_parts(workspace, staged, here)
-        written, left_out = _written(workspace)
+        written, left_out = _find_user_files(workspace)
         for path in written:
-            target = staged / FILES / path.relative_to(workspace.root)
+            target = staged / USER_FILES / path.relative_to(workspace.root)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-        for name, place in (*((part.name, part.place) for part in here), (FILES, FILES)):
-            own = {str(path.relative_to(staged)): sha256_of(path) for path in _files(staged / place)}
+        for name, place in (*((part.name, part.relative_path) for part in here), (USER_FILES, USER_FILES)):
+            own = {str(path.relative_to(staged)): sha256_of(path) for path in _list_files(staged / place)}
             sums |= own
             size = sum((staged / each).stat().st_size for each in own)
-            said[name] = f"{counted(len(own), 'file')}, {size:,} bytes"
+            said[name] = f"{format_count(len(own), 'file')}, {size:,} bytes"
         if not here:
             raise DataError(workspace.state, "", "has nothing to back up", "Start with `podium run`")
         if left_out:
             said["left out"] = "; ".join(left_out)
-        said |= {f"missing {number}": str(error) for number, error in enumerate(missing_parts(workspace), 1)}
+        said |= {f"missing {number}": str(error) for number, error in enumerate(find_missing_parts(workspace), 1)}
         manifest = {"format": _FORMAT, "made": time.time(), "root": str(workspace.root), "sha256": sums}
         (staged / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         whole = scratch / "archive"
@@ -102,46 +102,50 @@ def backup(workspace: Workspace, file: Path) -> dict[str, str]:
     return said
 
 
-def restore(workspace: Workspace, file: Path, only: Collection[str] = (), *, replace: bool = False) -> dict[str, str]:
+def restore_backup(
+    workspace: Workspace, file: Path, part_names: Collection[str] = (), *, replace: bool = False
+) -> dict[str, str]:
     """Restore a backup into the workspace, which may be in another folder than the original. Return part → result.
 
-    `only`: names of `RESTORABLE`; none: every part. Ledger and cache are merged: nothing that was paid since the backup
-    is lost. A registry with contents, and files with another content than the backup's, stay as they are; with
+    `part_names`: names of `RESTORABLE`; none: every part. Ledger and cache are merged: nothing that was paid since the
+    backup is lost. A registry with contents, and files with another content than the backup's, stay as they are; with
     `replace` the backup's take their places, and the present ones are kept under another name (a file in
     `.podium/replaced-…`). A database that cannot be read is kept likewise. A restore that was interrupted is completed
     by the same call.
 
-    Raises `DataError` for a backup that is invalid or damaged, or lacks a part of `only`; then nothing has changed.
-    Raises `PodiumError` while a pipeline run of the workspace is going on.
+    Raises `DataError` for a backup that is invalid or damaged, or lacks a part of `part_names`; then nothing has
+    changed. Raises `PodiumError` while a pipeline run of the workspace is going on.
     """
     workspace.state.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(workspace), scratch_beside(workspace.state / "restore") as staged:
+    with hold_run_lock(workspace), temporary_folder_beside(workspace.state / "restore") as staged:
         _extract(file, staged)
-        wanted = set(only or RESTORABLE) | ({ARTIFACTS.name} if REGISTRY.name in only else set())
-        held = [part for part in PARTS if part.name in wanted and (staged / part.place).exists()]
-        if lacking := sorted(set(only) - {part.name for part in held} - {FILES} - {ARTIFACTS.name}):
+        wanted = set(part_names or RESTORABLE) | ({ARTIFACTS.name} if REGISTRY.name in part_names else set())
+        held = [part for part in PARTS if part.name in wanted and (staged / part.relative_path).exists()]
+        if lacking := sorted(set(part_names) - {part.name for part in held} - {USER_FILES} - {ARTIFACTS.name}):
             raise DataError(file, lacking[0], "is not in this backup", "Name a part that it has, or none for all")
         for part in held:
             if part is CACHE:
-                for store in (workspace.state / part.place, staged / part.place):
-                    _carry_over(store)
+                for store in (workspace.state / part.relative_path, staged / part.relative_path):
+                    _upgrade_store(store)
             if part.tables:
-                _check_version(workspace.state / part.place, staged / part.place)
+                _check_version(workspace.state / part.relative_path, staged / part.relative_path)
         said = {}
         for part in held:
-            place = workspace.state / part.place
+            place = workspace.state / part.relative_path
             place.parent.mkdir(parents=True, exist_ok=True)
             if part is REGISTRY:
-                said[part.name] = _restore_registry(place, staged / part.place, replace=replace)
+                said[part.name] = _restore_registry(place, staged / part.relative_path, replace=replace)
             elif part.tables:
-                said[part.name] = _merge_database(place, staged / part.place, part)
+                said[part.name] = _merge_database(place, staged / part.relative_path, part)
             else:
-                said[part.name] = _restore_files(workspace, place, staged / part.place, replace=replace)
-        if FILES in wanted and (staged / FILES).is_dir():
-            said[FILES] = _restore_files(workspace, workspace.root, staged / FILES, replace=replace, written=True)
+                said[part.name] = _restore_files(workspace, place, staged / part.relative_path, replace=replace)
+        if USER_FILES in wanted and (staged / USER_FILES).is_dir():
+            said[USER_FILES] = _restore_files(
+                workspace, workspace.root, staged / USER_FILES, replace=replace, written=True
+            )
     repair_artifact_paths(workspace)
     if databases := [part for part in held if part.tables]:
-        accept_missing(workspace, *databases)
+        accept_missing_parts(workspace, *databases)
     return said
 
 
@@ -155,50 +159,57 @@ def _copy_parts(workspace: Workspace, staged: Path, parts: Collection[WorkspaceP
     has got meanwhile.
     """
     if CACHE in parts:
-        _carry_over(workspace.state / CACHE.place)
+        _upgrade_store(workspace.state / CACHE.relative_path)
     for part in (CACHE, *(part for part in PARTS if part not in (CACHE, LEDGER))):
         if part in parts:
-            _copy(workspace.state / part.place, staged / part.place)
+            _copy_database(workspace.state / part.relative_path, staged / part.relative_path)
     if LEDGER in parts:
-        with _reported(books := workspace.state / LEDGER.place), closing(_opened(books)) as held:
+        with (
+            _report_database_errors(books := workspace.state / LEDGER.relative_path),
+            closing(_open_database(books)) as held,
+        ):
             held.execute("BEGIN IMMEDIATE")
-            _copy(books, staged / LEDGER.place)
+            _copy_database(books, staged / LEDGER.relative_path)
             if CACHE in parts:
-                _add_newer(workspace.state / CACHE.place, staged / CACHE.place)
+                _add_newer(workspace.state / CACHE.relative_path, staged / CACHE.relative_path)
             held.execute("ROLLBACK")
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_database(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         # A temporary file that is still being written is not part of the backup.
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(TEMPORARY))
         return
     # SQLite's own copy is consistent while other processes write.
-    with _reported(source), closing(_opened(source, "ro")) as here, closing(sqlite3.connect(target)) as there:
+    with (
+        _report_database_errors(source),
+        closing(_open_database(source, "ro")) as here,
+        closing(sqlite3.connect(target)) as there,
+    ):
         here.backup(there)
 
 
 def _add_newer(source: Path, copied: Path) -> None:
     """Add the entries that the source has got since it was copied, whose row numbers are higher."""
-    with _reported(source), closing(_opened(copied)) as there:
-        there.execute("ATTACH ? AS source", (_uri(source, "ro"),))
+    with _report_database_errors(source), closing(_open_database(copied)) as there:
+        there.execute("ATTACH ? AS source", (_sqlite_uri(source, "ro"),))
         last = there.execute("SELECT coalesce(max(rowid), 0) FROM entries").fetchone()[0]
         there.execute("INSERT OR REPLACE INTO entries SELECT * FROM source.entries WHERE rowid > ?", (last,))
         there.execute("INSERT OR IGNORE INTO identities SELECT * FROM source.identities")
 
 
-def _written(workspace: Workspace) -> tuple[list[Path], list[str]]:
+def _find_user_files(workspace: Workspace) -> tuple[list[Path], list[str]]:
     """Return the files that a user wrote or edited, in a checkout also those that git has, and what is left out."""
     root = workspace.root
-    found = {path for pattern in _WRITTEN for path in root.glob(pattern) if path.is_file()}
+    found = {path for pattern in _USER_FILE_PATTERNS for path in root.glob(pattern) if path.is_file()}
     outside = []
-    for name in sorted({name for settings in (root / "config").rglob("*.yaml") for name in _texts_in(settings)}):
+    for name in sorted({name for settings in (root / "config").rglob("*.yaml") for name in _short_texts(settings)}):
         place = Path(name).expanduser()
         named = Path(os.path.normpath(root / place))
-        if "/" in name and _is(named, Path.is_dir) and not named.is_relative_to(workspace.state):
+        if "/" in name and _has_type(named, Path.is_dir) and not named.is_relative_to(workspace.state):
             outside.append(f"{name} is a folder")
-        if not ("/" in name or "." in name) or not _is(named, Path.is_file):
+        if not ("/" in name or "." in name) or not _has_type(named, Path.is_file):
             continue
         if not named.is_relative_to(root):
             outside.append(f"{name} is outside of {root}")
@@ -212,18 +223,18 @@ def _written(workspace: Workspace) -> tuple[list[Path], list[str]]:
 
 def _is_shipped(workspace: Workspace, file: Path) -> bool:
     """Return whether a file of a workspace is as `podium init` laid it out; in a checkout git tells what was edited."""
-    shipped = resources() / file.relative_to(workspace.root)
-    return workspace.root != resources() and shipped.is_file() and sha256_of(shipped) == sha256_of(file)
+    shipped = resources_folder() / file.relative_to(workspace.root)
+    return workspace.root != resources_folder() and shipped.is_file() and sha256_of(shipped) == sha256_of(file)
 
 
-def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
+def _has_type(path: Path, kind: Callable[[Path], bool]) -> bool:
     try:
         return kind(path)
     except OSError:  # the text is too long for a path
         return False
 
 
-def _texts_in(settings: Path) -> Iterator[str]:
+def _short_texts(settings: Path) -> Iterator[str]:
     """Give the short texts in a settings file, among which are the names of files that it needs; none if it is not
     YAML."""
     try:
@@ -245,36 +256,36 @@ def _texts_in(settings: Path) -> Iterator[str]:
 
 def _check_version(place: Path, copy: Path) -> None:
     """Raise `DataError` if both are databases of Podium of different versions."""
-    is_readable = has_content(place) and rows_in(place, ()) >= 0
-    theirs, ours = _version(copy), _version(place) if is_readable else 0
+    is_readable = has_content(place) and count_rows(place, ()) >= 0
+    theirs, ours = _read_version(copy), _read_version(place) if is_readable else 0
     if ours and theirs and ours != theirs:
         problem = f"is version {ours}, and the backup's is version {theirs}"
         raise DataError(place, "schema", problem, "Restore it with the version of Podium that made the backup")
 
 
-def _version(file: Path) -> int:
-    with closing(_opened(file, "ro")) as connection:
+def _read_version(file: Path) -> int:
+    with closing(_open_database(file, "ro")) as connection:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _merge_database(place: Path, copy: Path, part: WorkspacePart) -> str:
     """Add the backup's rows to those of a ledger or a cache, or put its file in place where there is none."""
-    there, held = has_content(place), rows_in(copy, part.tables)
-    before = rows_in(place, part.tables) if there else 0
-    if not there or before < 0 or not _version(place):
-        aside = _put(place, copy, keep=there)
+    there, held = has_content(place), count_rows(copy, part.tables)
+    before = count_rows(place, part.tables) if there else 0
+    if not there or before < 0 or not _read_version(place):
+        aside = _put_database_in_place(place, copy, keep=there)
         return f"{held:,} {part.unit}" + (f"; the file that was there is {aside} now" if aside else "")
-    with _reported(place), closing(_opened(place)) as ours:
-        ours.execute("ATTACH ? AS copy", (_uri(copy, "ro"),))
+    with _report_database_errors(place), closing(_open_database(place)) as ours:
+        ours.execute("ATTACH ? AS copy", (_sqlite_uri(copy, "ro"),))
         ours.execute("BEGIN IMMEDIATE")
         added = _merge_ledgers(ours) if part is LEDGER else _merge_caches(ours)
         ours.execute("COMMIT")
     return f"{added:,} {part.unit} added to the {before:,} that are there"
 
 
-def _carry_over(store: Path) -> None:
+def _upgrade_store(store: Path) -> None:
     """Bring a store of an earlier version of Podium up to date; a file that cannot be read is reported by its users."""
-    if has_content(store) and rows_in(store, ()) >= 0 and _version(store) in EARLIER_STORES:
+    if has_content(store) and count_rows(store, ()) >= 0 and _read_version(store) in EARLIER_STORES:
         with closing(SqliteFile(store, STORE_VERSION, (), earlier=EARLIER_STORES)) as file, file.connection():
             pass
 
@@ -325,14 +336,14 @@ def _restore_registry(place: Path, copy: Path, *, replace: bool) -> str:
     from filelock import FileLock
 
     with FileLock(place.with_name("moving.lock")):  # of promotions and rollbacks
-        there, held = rows_in(place, REGISTRY.tables) if has_content(place) else 0, rows_in(copy, REGISTRY.tables)
+        there, held = count_rows(place, REGISTRY.tables) if has_content(place) else 0, count_rows(copy, REGISTRY.tables)
         if there > 0 and not replace:
             return f"kept, it holds {there:,} {REGISTRY.unit}; --replace takes the {held:,} of the backup"
-        aside = _put(place, copy, keep=has_content(place))
+        aside = _put_database_in_place(place, copy, keep=has_content(place))
     return f"{held:,} {REGISTRY.unit}" + (f"; the file that was there is {aside} now" if aside else "")
 
 
-def _put(place: Path, copy: Path, *, keep: bool) -> str:
+def _put_database_in_place(place: Path, copy: Path, *, keep: bool) -> str:
     """Put a database in place of a file that is absent, empty or kept under another name, which is returned."""
     aside = ""
     if keep:
@@ -350,7 +361,7 @@ def _put(place: Path, copy: Path, *, keep: bool) -> str:
 def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bool, written: bool = False) -> str:
     """Put the files of a folder in place. Files that differ stay, unless a user has not `written` or edited them."""
     put, same, kept, aside = 0, 0, [], workspace.state / f"replaced-{time.time_ns()}"
-    for theirs in list(_files(copy)):
+    for theirs in list(_list_files(copy)):
         name = theirs.relative_to(copy)
         ours = place / name
         if ours.is_file() and sha256_of(ours) == sha256_of(theirs):
@@ -363,15 +374,17 @@ def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bo
             # Not beside it: a file more in the folder of a registered version would make it another version.
             (old := aside / ours.relative_to(workspace.root)).parent.mkdir(parents=True, exist_ok=True)
             ours.rename(old)
-        with replacing(ours) as temporary:
+        with replace_atomically(ours) as temporary:
             shutil.copyfile(theirs, temporary)
         put += 1
-    text = f"{counted(put, 'file')} restored, {same:,} as they were"
+    text = f"{format_count(put, 'file')} restored, {same:,} as they were"
     if aside.exists():
         text += f"; replaced ones are in {aside}"
     if kept:
         more = f" and {len(kept) - 3:,} more" if len(kept) > 3 else ""
-        text += f", {counted(len(kept), 'other one')} kept ({', '.join(kept[:3])}{more}); --replace takes the backup's"
+        text += (
+            f", {format_count(len(kept), 'other one')} kept ({', '.join(kept[:3])}{more}); --replace takes the backup's"
+        )
     return text
 
 
@@ -402,13 +415,13 @@ def _extract(file: Path, staged: Path) -> None:
             file, "format", f"is {made_by}, and this version of Podium reads formats up to {_FORMAT}", "Update Podium"
         )
     (staged / _MANIFEST).unlink()
-    sums = {str(path.relative_to(staged)): sha256_of(path) for path in _files(staged)}
+    sums = {str(path.relative_to(staged)): sha256_of(path) for path in _list_files(staged)}
     if damaged := sorted(name for name in wanted.keys() | sums.keys() if wanted.get(name) != sums.get(name)):
         raise DataError(file, damaged[0], "differs from the backed-up file", "Take another back-up")
 
 
 @contextmanager
-def _reported(file: Path) -> Iterator[None]:
+def _report_database_errors(file: Path) -> Iterator[None]:
     """Raise `DataError`, which names the file, for a database that cannot be read or written in the block."""
     try:
         yield
@@ -417,13 +430,13 @@ def _reported(file: Path) -> Iterator[None]:
         raise DataError(file, "", f"cannot be copied ({error})", remedy) from None
 
 
-def _opened(file: Path, mode: str = "rw") -> sqlite3.Connection:
-    return sqlite3.connect(_uri(file, mode), uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+def _open_database(file: Path, mode: str = "rw") -> sqlite3.Connection:
+    return sqlite3.connect(_sqlite_uri(file, mode), uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 
-def _uri(file: Path, mode: str) -> str:
+def _sqlite_uri(file: Path, mode: str) -> str:
     return f"file:{quote(str(file))}?mode={mode}"
 
 
-def _files(place: Path) -> Iterator[Path]:
+def _list_files(place: Path) -> Iterator[Path]:
     return (path for path in ([place] if place.is_file() else sorted(place.rglob("*"))) if path.is_file())

@@ -51,15 +51,15 @@ def series_style(place: int) -> SeriesStyle:
     return SERIES_STYLES[place % len(SERIES_STYLES)]
 
 
-LINE = "no cheaper system is as accurate"
+FRONTIER_LABEL = "no cheaper system is as accurate"
 """Legend entry of the frontier."""
-LETTERS = ascii_uppercase
+POINT_LETTERS = ascii_uppercase
 """Labels of the systems on the frontier; if there are more systems, the most expensive ones have no label."""
-LINE_IN = 0.2
+LINE_HEIGHT_IN = 0.2
 """Height of a line of text, in inches."""
 
 
-class Spread(NamedTuple):
+class ErrorBar(NamedTuple):
     """A value and the two ends of its error bar, in the axis's unit; an end that is NaN has no bar."""
 
     value: float
@@ -67,18 +67,18 @@ class Spread(NamedTuple):
     high: float
 
     @property
-    def reach(self) -> tuple[float, float]:
+    def arm_lengths(self) -> tuple[float, float]:
         """The lengths of the error bar below and above the value."""
         below, above = self.value - self.low, self.high - self.value
         return 0.0 if math.isnan(below) else max(0.0, below), 0.0 if math.isnan(above) else max(0.0, above)
 
 
 class Point(NamedTuple):
-    """One system in a `Plane`."""
+    """One system in a `ScatterPlot`."""
 
     label: str
     x: float
-    y: Spread
+    y: ErrorBar
     group: str
 
 
@@ -87,16 +87,16 @@ class Chart(ABC):
     """A chart with a title and labelled axes with units."""
 
     title: str
-    x: str
-    y: str
+    x_label: str
+    y_label: str
 
     @property
     @abstractmethod
-    def keys(self) -> Sequence[str]:
+    def legend_entries(self) -> Sequence[str]:
         """Entries of the legend."""
 
     @abstractmethod
-    def body(self, narrow: bool) -> float:
+    def plot_height_in(self, narrow: bool) -> float:
         """Height of the plot area, in inches."""
 
     @abstractmethod
@@ -104,32 +104,32 @@ class Chart(ABC):
         """Draw the marks on matplotlib axes; `narrow`: there is little room for text."""
 
 
-def wrapped(text: str, narrow: bool) -> str:
+def wrap_label(text: str, narrow: bool) -> str:
     """Wrap a category's name so that its bar has enough room."""
     return textwrap.fill(text, 15 if narrow else 34)
 
 
-def _categories(axes: Any, names: Sequence[str], narrow: bool) -> None:
-    axes.set_yticks(range(len(names)), [wrapped(name, narrow) for name in names], fontsize=SIZE)
+def _label_categories(axes: Any, names: Sequence[str], narrow: bool) -> None:
+    axes.set_yticks(range(len(names)), [wrap_label(name, narrow) for name in names], fontsize=SIZE)
     axes.set_ylim(max(1, len(names)) - 0.5, -0.5)
 
 
-def _lines(names: Sequence[str], narrow: bool) -> int:
-    return sum(1 + wrapped(name, narrow).count("\n") for name in names)
+def _count_lines(names: Sequence[str], narrow: bool) -> int:
+    return sum(1 + wrap_label(name, narrow).count("\n") for name in names)
 
 
 @dataclass(frozen=True)
-class Stacked(Chart):
+class StackedBars(Chart):
     """Shares of a whole by category, in %."""
 
     categories: Sequence[str] = ()
     layers: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
-    def keys(self) -> Sequence[str]:
+    def legend_entries(self) -> Sequence[str]:
         return list(self.layers)
 
-    def body(self, narrow: bool) -> float:
+    def plot_height_in(self, narrow: bool) -> float:
         return 0.6 + 0.4 * len(self.categories)
 
     def draw(self, axes: Any, narrow: bool) -> None:
@@ -141,29 +141,29 @@ class Stacked(Chart):
                 edgecolor="white", linewidth=0.8,
             )  # fmt: skip
             begin = [start + share for start, share in zip(begin, shares, strict=True)]
-        _categories(axes, self.categories, narrow)
+        _label_categories(axes, self.categories, narrow)
         axes.set_xlim(0, 100)
 
 
 @dataclass(frozen=True)
-class Dots(Chart):
+class DotPlot(Chart):
     """Values with error bars by category, with one mark per series."""
 
     categories: Sequence[str] = ()
-    series: Mapping[str, Sequence[Spread | None]] = field(default_factory=dict)
-    zero: bool = False
+    series: Mapping[str, Sequence[ErrorBar | None]] = field(default_factory=dict)
+    shows_zero_line: bool = False
     """Whether to draw a line at zero difference."""
 
     @property
-    def keys(self) -> Sequence[str]:
+    def legend_entries(self) -> Sequence[str]:
         return list(self.series) if len(self.series) > 1 else []
 
-    def body(self, narrow: bool) -> float:
-        text = _lines(self.categories, narrow) * LINE_IN
+    def plot_height_in(self, narrow: bool) -> float:
+        text = _count_lines(self.categories, narrow) * LINE_HEIGHT_IN
         return 0.6 + max(text, len(self.categories) * (0.12 + 0.14 * len(self.series)))
 
     def draw(self, axes: Any, narrow: bool) -> None:
-        if self.zero:
+        if self.shows_zero_line:
             axes.axvline(0, color=INK, linewidth=1)
         gap = 0.7 / max(1, len(self.series))
         for place, (name, spreads) in enumerate(self.series.items()):
@@ -173,29 +173,29 @@ class Dots(Chart):
             axes.errorbar(
                 [each.value for _, each in known],
                 [row for row, _ in known],
-                xerr=list(zip(*(each.reach for _, each in known), strict=True)) or None,
+                xerr=list(zip(*(each.arm_lengths for _, each in known), strict=True)) or None,
                 fmt=marker, color=colour, markeredgecolor=INK, markersize=6.5, elinewidth=1.6, capsize=2.5, label=name,
             )  # fmt: skip
-        _categories(axes, self.categories, narrow)
+        _label_categories(axes, self.categories, narrow)
         axes.grid(axis="y", visible=False)
         for row in range(1, len(self.categories)):
             axes.axhline(row - 0.5, color=FAINT, linewidth=0.6)
 
 
 @dataclass(frozen=True)
-class Lines(Chart):
+class LineChart(Chart):
     """Curves over training steps."""
 
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     """Series name → x values, y values."""
-    bottom: float | None = 0.0
-    top: float | None = None
+    y_min: float | None = 0.0
+    y_max: float | None = None
 
     @property
-    def keys(self) -> Sequence[str]:
+    def legend_entries(self) -> Sequence[str]:
         return list(self.series)
 
-    def body(self, narrow: bool) -> float:
+    def plot_height_in(self, narrow: bool) -> float:
         return 2.6
 
     def draw(self, axes: Any, narrow: bool) -> None:
@@ -207,24 +207,24 @@ class Lines(Chart):
                 marker=marker, markersize=6, markeredgecolor=INK,
                 markevery=(place * often // max(1, len(self.series)), often),
             )  # fmt: skip
-        axes.set_ylim(self.bottom, self.top)
+        axes.set_ylim(self.y_min, self.y_max)
 
 
 @dataclass(frozen=True)
-class Layers(Chart):
+class StackedAreas(Chart):
     """Shares of a whole over training steps, in %, with a curve on an axis of its own."""
 
     steps: Sequence[float] = ()
     layers: Mapping[str, Sequence[float]] = field(default_factory=dict)
     curve: Sequence[float] = ()
-    unit: str = ""
+    curve_label: str = ""
     """The curve's unit, also its name in the legend."""
 
     @property
-    def keys(self) -> Sequence[str]:
-        return [*self.layers, self.unit]
+    def legend_entries(self) -> Sequence[str]:
+        return [*self.layers, self.curve_label]
 
-    def body(self, narrow: bool) -> float:
+    def plot_height_in(self, narrow: bool) -> float:
         return 2.6
 
     def draw(self, axes: Any, narrow: bool) -> None:
@@ -235,28 +235,33 @@ class Layers(Chart):
         beside = axes.twinx()
         beside.plot(self.steps, self.curve, color=INK, linewidth=1.8)
         beside.set_ylim(bottom=0)
-        beside.set_ylabel(self.unit, fontsize=SIZE, color=INK)
+        beside.set_ylabel(self.curve_label, fontsize=SIZE, color=INK)
         beside.spines["top"].set_visible(False)
-        axes.plot([], [], color=INK, linewidth=1.8, label=self.unit)  # adds the curve to the legend
+        axes.plot([], [], color=INK, linewidth=1.8, label=self.curve_label)  # adds the curve to the legend
 
 
 @dataclass(frozen=True)
-class Plane(Chart):
+class ScatterPlot(Chart):
     """Systems by price and accuracy, with the frontier of systems that no cheaper system matches."""
 
     points: Sequence[Point] = ()
     frontier: Sequence[int] = ()
     """Indices of the points on the frontier, in ascending order of x."""
-    level: tuple[str, float] | None = None
+    reference_line: tuple[str, float] | None = None
     """A horizontal line: its name and its y."""
 
     @property
-    def keys(self) -> Sequence[str]:
-        named = [f"{letter}  {self.points[place].label}" for letter, place in zip(LETTERS, self.frontier, strict=False)]
-        lines = [*([LINE] if self.frontier else []), *([self.level[0]] if self.level else [])]
+    def legend_entries(self) -> Sequence[str]:
+        named = [
+            f"{letter}  {self.points[place].label}" for letter, place in zip(POINT_LETTERS, self.frontier, strict=False)
+        ]
+        lines = [
+            *([FRONTIER_LABEL] if self.frontier else []),
+            *([self.reference_line[0]] if self.reference_line else []),
+        ]
         return [*dict.fromkeys(point.group for point in self.points), *lines, *named]
 
-    def body(self, narrow: bool) -> float:
+    def plot_height_in(self, narrow: bool) -> float:
         return 3.2
 
     def draw(self, axes: Any, narrow: bool) -> None:
@@ -265,7 +270,7 @@ class Plane(Chart):
             own = [point for point in self.points if point.group == group]
             axes.errorbar(
                 [point.x for point in own], [point.y.value for point in own],
-                yerr=list(zip(*(point.y.reach for point in own), strict=True)),
+                yerr=list(zip(*(point.y.arm_lengths for point in own), strict=True)),
                 fmt=marker, color=colour, markeredgecolor=INK,
                 markersize=12 if group == "Conductor" else 6 if narrow else 8,
                 elinewidth=1, capsize=2, label=group, zorder=3,
@@ -273,13 +278,15 @@ class Plane(Chart):
         line = [self.points[place] for place in self.frontier]
         axes.step(
             [point.x for point in line], [point.y.value for point in line], where="post", color=INK, linewidth=1.2,
-            linestyle="--", label=LINE, zorder=2,
+            linestyle="--", label=FRONTIER_LABEL, zorder=2,
         )  # fmt: skip
-        if self.level is not None:
-            axes.axhline(self.level[1], color=INK, linewidth=1.2, linestyle=":", label=self.level[0], zorder=1)
+        if self.reference_line is not None:
+            axes.axhline(
+                self.reference_line[1], color=INK, linewidth=1.2, linestyle=":", label=self.reference_line[0], zorder=1
+            )
         axes.set_xscale("log")
         axes.margins(x=0.1, y=0.12)
-        for letter, point, beside in zip(LETTERS, line, _beside(axes, line, self.points), strict=False):
+        for letter, point, beside in zip(POINT_LETTERS, line, _place_letters(axes, line, self.points), strict=False):
             axes.annotate(
                 letter, (point.x, point.y.value), xytext=beside, textcoords="offset points", fontsize=SIZE,
                 fontweight="bold", ha="center", va="center", color=INK, zorder=4,
@@ -302,7 +309,7 @@ _OFFSETS = (
 """Places of a letter beside its mark, in typographic points, the best first."""
 
 
-def _beside(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[tuple[float, float]]:
+def _place_letters(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[tuple[float, float]]:
     """Offset of each point's letter in typographic points: the first position that is free of letters and marks."""
     size = axes.figure.dpi / 72
 
@@ -324,17 +331,17 @@ def _beside(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[
     return chosen
 
 
-def figure(chart: Chart, width: float, label: str) -> Any:
+def draw_figure(chart: Chart, width: float, label: str) -> Any:
     """Draw the chart as a figure of `width` inches; `label` (`synthetic`) is printed in the figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     narrow = width < (WIDE_IN + NARROW_IN) / 2
-    columns = max(1, int(width / (0.75 + 0.075 * max((len(key) for key in chart.keys), default=1))))
-    lines = -(-len(chart.keys) // columns)
+    columns = max(1, int(width / (0.75 + 0.075 * max((len(key) for key in chart.legend_entries), default=1))))
+    lines = -(-len(chart.legend_entries) // columns)
     layout = ConstrainedLayoutEngine()
-    made = Figure(figsize=(width, chart.body(narrow) + 0.55 + 0.21 * lines), layout=layout, facecolor="white")
+    made = Figure(figsize=(width, chart.plot_height_in(narrow) + 0.55 + 0.21 * lines), layout=layout, facecolor="white")
     FigureCanvasAgg(made)
     axes = made.add_subplot()
     axes.set_axisbelow(True)
@@ -342,35 +349,35 @@ def figure(chart: Chart, width: float, label: str) -> Any:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=SIZE, colors=INK)
     chart.draw(axes, narrow)
-    axes.set_xlabel(textwrap.fill(chart.x, 34 if narrow else 100), fontsize=SIZE, color=INK)
-    axes.set_ylabel(chart.y, fontsize=SIZE, color=INK)
+    axes.set_xlabel(textwrap.fill(chart.x_label, 34 if narrow else 100), fontsize=SIZE, color=INK)
+    axes.set_ylabel(chart.y_label, fontsize=SIZE, color=INK)
     if label:
         axes.set_title(label, loc="right", fontsize=SIZE, color=INK, style="italic")
-    if chart.keys:
+    if chart.legend_entries:
         marks = {text: mark for mark, text in zip(*axes.get_legend_handles_labels(), strict=True)}
         made.legend(
-            [marks[key] for key in chart.keys], chart.keys, loc="outside lower center", ncols=columns, frameon=False,
-            fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
+            [marks[key] for key in chart.legend_entries], chart.legend_entries, loc="outside lower center",
+            ncols=columns, frameon=False, fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
         )  # fmt: skip
     layout.execute(made)  # the layout may change the ticks, whose labels need room in the next layout
     return made
 
 
-def png(chart: Chart, label: str = "", *, width: float = WIDE_IN) -> bytes:
+def render_png(chart: Chart, label: str = "", *, width: float = WIDE_IN) -> bytes:
     """Render the chart as PNG, by default its wide version."""
     buffer = BytesIO()
-    figure(chart, width, label).savefig(buffer, format="png", dpi=120 if width == WIDE_IN else 160)
+    draw_figure(chart, width, label).savefig(buffer, format="png", dpi=120 if width == WIDE_IN else 160)
     return buffer.getvalue()
 
 
-def svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -> str:
+def render_svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -> str:
     """Render an `<svg>` element without external resources, with text as outlines and ids that begin with `prefix`.
 
     Ids must be unique on a page; charts with equal ids would use each other's hatches.
     """
     buffer = StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure(chart, width, label).savefig(buffer, format="svg", metadata=nothing)
+    draw_figure(chart, width, label).savefig(buffer, format="svg", metadata=nothing)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -386,7 +393,7 @@ def svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -
 K = TypeVar("K")
 
 
-def shares(counts: Mapping[str, Counter[K]], names: Mapping[K, str]) -> dict[str, list[float]]:
+def compute_shares(counts: Mapping[str, Counter[K]], names: Mapping[K, str]) -> dict[str, list[float]]:
     """Name of a key → its share in each category, in %; zero if a category is empty."""
     return {
         name: [100 * own[key] / own.total() if own.total() else 0.0 for own in counts.values()]

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside
+from ops.core.digests import DamagedFile, check_digest, replace_with_digest, set_aside
 from ops.core.errors import DataError, first_line
 
-ASIDE = "*.damaged-*"
+DAMAGED_GLOB = "*.damaged-*"
 """Glob of what was set aside (`digests.set_aside`, `SqliteFile.set_aside`); DVC ignores it (.dvcignore)."""
-AGAIN = "It is made again from what is stored."
+WILL_BE_REMADE = "It is made again from what is stored."
 """What happens after a damaged result was set aside, where a step that makes it has found it."""
 
 
 def write_json(file: Path, value: object, key: Mapping[str, str] | None = None) -> None:
     """Replace `file` by the value as JSON, and write its digest and the `key` of its inputs. Raises `OSError`, which
     names the file."""
-    with replacing_with_digest(file, key) as temporary:
+    with replace_with_digest(file, key) as temporary:
         temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
@@ -37,12 +37,12 @@ def read_json(file: Path, remedy: str) -> Any:
 
 def read_bytes(file: Path, remedy: str) -> bytes:
     """Return the content of a file with a digest. Raises the errors of `read_json`."""
-    _check(file, remedy)
+    _check_file(file, remedy)
     return file.read_bytes()
 
 
 @contextmanager
-def opened_table(file: Path, remedy: str, *, missing: Literal["damaged", "accepted"] = "damaged") -> Iterator[Any]:
+def open_table(file: Path, remedy: str, *, missing: Literal["damaged", "accepted"] = "damaged") -> Iterator[Any]:
     """Give a Parquet file, of which the digest is right, as PyArrow's `ParquetFile`; `missing` as in `check_digest`.
 
     Raises `DataError`, whose last sentence is `remedy`, if there is no file, and `DamagedFile` for a changed one and
@@ -51,7 +51,7 @@ def opened_table(file: Path, remedy: str, *, missing: Literal["damaged", "accept
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    _check(file, remedy, missing)
+    _check_file(file, remedy, missing)
     try:
         with pq.ParquetFile(file) as table:
             yield table
@@ -60,7 +60,7 @@ def opened_table(file: Path, remedy: str, *, missing: Literal["damaged", "accept
         raise DamagedFile(file, "", what, remedy) from None
 
 
-def set_aside_if_damaged(file: Path, then: str = AGAIN) -> None:
+def set_aside_if_damaged(file: Path, then: str = WILL_BE_REMADE) -> None:
     """Rename the file if it is not what was written, with one warning, whose last sentence is `then`.
 
     The step that makes the file calls it before it begins. Raises `DataError` for a file that this user may not read.
@@ -73,7 +73,7 @@ def set_aside_if_damaged(file: Path, then: str = AGAIN) -> None:
         set_aside(file, error, then)
 
 
-def _check(file: Path, remedy: str, missing: Literal["damaged", "accepted"] = "damaged") -> None:
+def _check_file(file: Path, remedy: str, missing: Literal["damaged", "accepted"] = "damaged") -> None:
     try:
         check_digest(file, remedy, missing=missing)
     except FileNotFoundError:

@@ -19,36 +19,38 @@ from typing import Any, NamedTuple
 import ops
 from ops.core.cpython import parse
 
-SOURCE = Path(ops.__path__[0])
+PACKAGE_FOLDER = Path(ops.__path__[0])
 """The folder of the package `ops`."""
-ONLY_HOW = (
+UNVERSIONED_PACKAGES = (
     "ops.alerts", "ops.config", "ops.grading", "ops.local_models", "ops.planning", "ops.providers",
     "ops.release", "ops.spending", "ops.store", "ops.training", "ops.versioning", "ops.workers", "ops.core",
 )  # fmt: skip
 """Packages that decide where, when and at what price a stage works, or whose part of a result is in its key in another
 way: settings by their values, responses by the workers' identity, verdicts by the version of the grader, and what was
 trained by the key of the policy."""
-_RECORDS = ("ops.core.problem", "ops.core.reply_text", "ops.core.response")
+_RECORD_MODULES = ("ops.core.problem", "ops.core.reply_text", "ops.core.response")
 """Modules of `ops.core` that are part of every version: the records that stages read and write."""
 _MODULE = re.compile(r"ops(\.\w+)+")
 _SCRIPT = re.compile(r"\w+\.py")
 
 
 @lru_cache
-def code_version(*roots: str, without: tuple[str, ...] = ONLY_HOW) -> str:
+def code_version(*roots: str, without: tuple[str, ...] = UNVERSIONED_PACKAGES) -> str:
     """Return the version of these modules and of those that they import, as 16 hex digits.
 
     `without` are packages whose modules do not count, unless they are themselves among the `roots`.
     """
-    return syntax_version(used_modules((*roots, *_RECORDS), without=without))
+    return syntax_version(find_used_modules((*roots, *_RECORD_MODULES), without=without))
 
 
 def syntax_version(modules: Iterable[str]) -> str:
     """Return a hash of the syntax of these modules alone, as 16 hex digits."""
-    return hash_of([[name, read_module(name).syntax] for name in modules])
+    return hash_parts([[name, read_module(name).syntax] for name in modules])
 
 
-def used_modules(roots: Iterable[str], *, without: Collection[str] = (), named_in: Collection[str] = ()) -> list[str]:
+def find_used_modules(
+    roots: Iterable[str], *, without: Collection[str] = (), named_in: Collection[str] = ()
+) -> list[str]:
     """Return the names of these modules and of all modules of `ops` that they refer to, directly or not; sorted.
 
     A reference is an import anywhere in a module, also for annotations only. In a module of the packages `named_in` a
@@ -60,8 +62,8 @@ def used_modules(roots: Iterable[str], *, without: Collection[str] = (), named_i
     while waiting:
         name = waiting.pop()
         found.add(name)
-        referred = set(_referred(name, named_in)) - found
-        waiting |= {other for other in referred if not _is_in(other, without)}
+        referred = set(_referenced_modules(name, named_in)) - found
+        waiting |= {other for other in referred if not _is_in_packages(other, without)}
     return sorted(found)
 
 
@@ -77,26 +79,26 @@ def read_module(name: str) -> Module:
     """Read the module of that dotted name."""
     file = module_file(name)
     status = file.stat()
-    return _read(name, file, status.st_mtime_ns, status.st_size)
+    return _parse_module(name, file, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=4096)
-def _read(name: str, file: Path, *_: int) -> Module:
+def _parse_module(name: str, file: Path, *_: int) -> Module:
     """Read a module once for each state of its file, which the last arguments are."""
     tree = parse(file.read_text(encoding="utf-8"))
     _remove_bare_strings(tree)
     nodes = list(ast.walk(tree))
     strings = frozenset(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return Module(hash_of(ast.dump(tree)), frozenset(_imported(nodes, name)), strings)
+    return Module(hash_parts(ast.dump(tree)), frozenset(_imported_names(nodes, name)), strings)
 
 
 def module_file(name: str) -> Path:
     """Return the file of a module of `ops`, which need not exist."""
-    folder = _folder(name)
+    folder = _module_folder(name)
     return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
-def hash_of(parts: Any) -> str:
+def hash_parts(parts: Any) -> str:
     """Return 16 hex digits over parts that JSON can hold."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -106,25 +108,25 @@ def python_version() -> tuple[int, int]:
     return sys.version_info[:2]
 
 
-def _is_in(module: str, packages: Collection[str]) -> bool:
+def _is_in_packages(module: str, packages: Collection[str]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
-def _referred(module: str, named_in: Collection[str]) -> Iterator[str]:
+def _referenced_modules(module: str, named_in: Collection[str]) -> Iterator[str]:
     """Give the modules of `ops` that a module refers to."""
     read, package = read_module(module), module.rpartition(".")[0]
-    yield from (found for name in read.imported if (found := _defining(name)) is not None)
+    yield from (found for name in read.imported if (found := _defining_module(name)) is not None)
     for text in read.strings if package in named_in else ():
         name, whole = text.rstrip("."), not text.endswith(".")
         if _SCRIPT.fullmatch(name) and module_file(f"{package}.{name[:-3]}").is_file():
             yield f"{package}.{name[:-3]}"
         elif _MODULE.fullmatch(name) and whole and module_file(name).is_file():
             yield name
-        elif _MODULE.fullmatch(name) and not whole and _folder(name).is_dir():
-            yield from (f"{name}.{file.stem}" for file in _folder(name).glob("*.py") if file.stem != "__init__")
+        elif _MODULE.fullmatch(name) and not whole and _module_folder(name).is_dir():
+            yield from (f"{name}.{file.stem}" for file in _module_folder(name).glob("*.py") if file.stem != "__init__")
 
 
-def _imported(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
+def _imported_names(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
     """Give the dotted names that are imported anywhere in a module, types for annotations included."""
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -135,7 +137,7 @@ def _imported(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
             yield from (f"{source}.{alias.name}" for alias in node.names)
 
 
-def _defining(name: str) -> str | None:
+def _defining_module(name: str) -> str | None:
     """Return the module of `ops` that a dotted name is, or is defined in; None for names of other packages."""
     if name.partition(".")[0] != "ops":
         return None
@@ -144,8 +146,8 @@ def _defining(name: str) -> str | None:
     return name
 
 
-def _folder(name: str) -> Path:
-    return SOURCE.joinpath(*name.split(".")[1:])
+def _module_folder(name: str) -> Path:
+    return PACKAGE_FOLDER.joinpath(*name.split(".")[1:])
 
 
 def _remove_bare_strings(tree: ast.AST) -> None:
@@ -154,10 +156,10 @@ def _remove_bare_strings(tree: ast.AST) -> None:
         for part in ("body", "orelse", "finalbody"):
             statements = getattr(node, part, None)
             if isinstance(statements, list):
-                setattr(node, part, [each for each in statements if not _is_text(each)])
+                setattr(node, part, [each for each in statements if not _is_bare_string(each)])
 
 
-def _is_text(statement: ast.AST) -> bool:
+def _is_bare_string(statement: ast.AST) -> bool:
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

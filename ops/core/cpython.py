@@ -29,7 +29,7 @@ def parse(source: str, mode: str = "exec") -> Any:
         return ast.parse(source, mode=mode)
 
 
-def literal(source: str) -> Any:
+def evaluate_literal(source: str) -> Any:
     """Evaluate like `ast.literal_eval`. Raises the errors of `parse`, and `ValueError` and `TypeError` for other
     expressions than literals."""
     return ast.literal_eval(parse(source.lstrip(" \t"), "eval"))

@@ -18,18 +18,19 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from ops.core.atomic import TEMPORARY, replacing, sha256_of, write_text, written
+from ops.core.atomic import TEMPORARY, name_file_in_errors, replace_atomically, sha256_of, write_text
 from ops.core.errors import DataError
 
 log = logging.getLogger(__name__)
 
-SUFFIX = ".sha256"
+DIGEST_SUFFIX = ".sha256"
 """What is added to a file's name for the name of its digest file."""
-SUMS = "SHA256SUMS"
+SUMS_FILE = "SHA256SUMS"
 """The name of the file in a folder that lists the digests of its files."""
 _LINE = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>[^\n]+)")
 _COUNT = "# files: "
-"""The first line of `SUMS`, which `sha256sum` takes for a comment: with the number of files a lost line is found."""
+"""The first line of `SUMS_FILE`, which `sha256sum` takes for a comment: with the number of files a lost line is found.
+"""
 _KEY = "# made from: "
 """The beginning of the line with the key of the inputs, as JSON; also a comment for `sha256sum`."""
 _DAMAGE = (errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
@@ -41,16 +42,17 @@ class DamagedFile(DataError):
 
 
 @contextmanager
-def replacing_with_digest(file: Path, key: Mapping[str, str] | None = None) -> Iterator[Path]:
-    """Yield a temporary file, which replaces `file` at the end of the block, as `replacing` does, and write its digest.
+def replace_with_digest(file: Path, key: Mapping[str, str] | None = None) -> Iterator[Path]:
+    """Yield a temporary file, which replaces `file` at the end of the block, as `replace_atomically` does, and write
+    its digest.
 
-    `key` are the inputs that the file is made from, which `stored_key` returns. At each moment, and after a kill at
-    each moment, the digest file lists the digest of the file that is there: it lists the old and the new one, each
+    `key` are the inputs that the file is made from, which `read_stored_key` returns. At each moment, and after a kill
+    at each moment, the digest file lists the digest of the file that is there: it lists the old and the new one, each
     with its key, until the file is replaced. Raises `OSError`, which names the file.
     """
-    with replacing(file) as temporary:
+    with replace_atomically(file) as temporary:
         yield temporary
-        new, beside = _key_line(key) + f"{sha256_of(temporary)}  {file.name}\n", _beside(file)
+        new, beside = _format_key_line(key) + f"{sha256_of(temporary)}  {file.name}\n", _digest_file(file)
         for place in (file, beside):
             if place.is_dir():
                 set_aside(place, "is a folder in the place of a file", "A new file is written.")
@@ -68,21 +70,21 @@ def write_digest(path: Path, *, skip: Collection[str] = (), key: Mapping[str, st
     that. Raises `OSError`, which names the file.
     """
     if not path.is_dir():
-        write_text(_beside(path), _key_line(key) + f"{sha256_of(path)}  {path.name}\n")
+        write_text(_digest_file(path), _format_key_line(key) + f"{sha256_of(path)}  {path.name}\n")
         return
     names = sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
-    chosen = [name for name in names if name != SUMS and not _matches(name, (TEMPORARY, *skip))]
+    chosen = [name for name in names if name != SUMS_FILE and not _matches_any(name, (TEMPORARY, *skip))]
     lines = [f"{sha256_of(path / name)}  {name}\n" for name in chosen]
-    write_text(path / SUMS, f"{_COUNT}{len(chosen)}\n{_key_line(key)}{''.join(lines)}")
+    write_text(path / SUMS_FILE, f"{_COUNT}{len(chosen)}\n{_format_key_line(key)}{''.join(lines)}")
 
 
-def stored_key(path: Path) -> dict[str, str]:
+def read_stored_key(path: Path) -> dict[str, str]:
     """Return the key of the inputs that a file or folder was made from; empty if none was written with it.
 
     Call `check_digest` first: this function only looks for the digest of the file that is there. Raises `OSError`.
     """
     is_folder = path.is_dir()
-    lines = (path / SUMS if is_folder else _beside(path)).read_text(encoding="utf-8").splitlines()
+    lines = (path / SUMS_FILE if is_folder else _digest_file(path)).read_text(encoding="utf-8").splitlines()
     key, found, wanted = dict[str, str](), dict[str, str](), "" if is_folder else sha256_of(path)
     for line in lines:
         if line.startswith(_KEY):
@@ -93,7 +95,7 @@ def stored_key(path: Path) -> dict[str, str]:
     return found
 
 
-def _key_line(key: Mapping[str, str] | None) -> str:
+def _format_key_line(key: Mapping[str, str] | None) -> str:
     return "" if key is None else f"{_KEY}{json.dumps(dict(key), sort_keys=True)}\n"
 
 
@@ -107,9 +109,9 @@ def check_digest(
     are accepted. Raises `FileNotFoundError` if there is nothing at `path`, `DamagedFile`, which names the first file
     that differs, and `DataError` for a file that this user may not read.
     """
-    before, found = None, _differing(path, remedy, missing, skip)
+    before, found = None, _find_difference(path, remedy, missing, skip)
     while found is not None and found != before:  # a writer may have replaced the file and its digest meanwhile
-        before, found = found, _differing(path, remedy, missing, skip)
+        before, found = found, _find_difference(path, remedy, missing, skip)
     if found is not None:
         raise DamagedFile(path, "", found[0], remedy)
 
@@ -122,23 +124,23 @@ def set_aside(path: Path, why: Exception | str, then: str) -> Path:
     """
     aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
     problem = why.problem if isinstance(why, DataError) else str(why)
-    with written(path):
+    with name_file_in_errors(path):
         path.rename(aside)
-        if _beside(path).exists():
-            _beside(path).rename(_beside(aside))
+        if _digest_file(path).exists():
+            _digest_file(path).rename(_digest_file(aside))
     log.warning("%s %s. It was renamed to %s. %s", path, problem, aside.name, then)
     return aside
 
 
-def _beside(file: Path) -> Path:
-    return file.with_name(file.name + SUFFIX)
+def _digest_file(file: Path) -> Path:
+    return file.with_name(file.name + DIGEST_SUFFIX)
 
 
-def _matches(name: str, patterns: Collection[str]) -> bool:
+def _matches_any(name: str, patterns: Collection[str]) -> bool:
     return any(PurePosixPath(name).match(pattern) for pattern in patterns)
 
 
-def _differing(path: Path, remedy: str, missing: str, skip: Collection[str]) -> tuple[str, list[str]] | None:
+def _find_difference(path: Path, remedy: str, missing: str, skip: Collection[str]) -> tuple[str, list[str]] | None:
     """Return what is wrong with the path, and the lines of its digest file; None if nothing is wrong.
 
     Raises the other errors of `check_digest`.
@@ -149,8 +151,8 @@ def _differing(path: Path, remedy: str, missing: str, skip: Collection[str]) -> 
         raise
     except OSError as error:
         raise DataError(path, "", f"cannot be read ({error.strerror})", remedy) from None
-    is_folder = path.is_dir() and not _beside(path).is_file()
-    listed, folder = (path / SUMS, path) if is_folder else (_beside(path), path.parent)
+    is_folder = path.is_dir() and not _digest_file(path).is_file()
+    listed, folder = (path / SUMS_FILE, path) if is_folder else (_digest_file(path), path.parent)
     try:
         lines = listed.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -159,19 +161,19 @@ def _differing(path: Path, remedy: str, missing: str, skip: Collection[str]) -> 
         lines = []
     except OSError as error:
         raise DataError(listed, "", f"cannot be read ({error.strerror})", remedy) from None
-    wanted = _wanted(lines, is_folder)
+    wanted = _parse_digests(lines, is_folder)
     if wanted is None or (not is_folder and wanted.keys() != {path.name}):
         return f"cannot be trusted, because {listed} is damaged", lines
     for name, digests in wanted.items():
-        if not _matches(name, skip) and (problem := _problem(folder / name, digests, listed.name, remedy)):
+        if not _matches_any(name, skip) and (problem := _find_problem(folder / name, digests, listed.name, remedy)):
             return f"is damaged: {f'its file {name}' if is_folder else 'it'} {problem}", lines
     return None
 
 
-def _wanted(lines: Sequence[str], is_folder: bool) -> dict[str, set[str]] | None:
+def _parse_digests(lines: Sequence[str], is_folder: bool) -> dict[str, set[str]] | None:
     """Return name → accepted digests from the lines of a digest file; None if they are not what was written."""
     keys = [line for line in lines if line.startswith(_KEY)]
-    if not all(map(_is_key, keys)):
+    if not all(map(_is_key_line, keys)):
         return None
     lines = [line for line in lines if line not in keys]
     if is_folder:
@@ -186,14 +188,14 @@ def _wanted(lines: Sequence[str], is_folder: bool) -> dict[str, set[str]] | None
     return wanted
 
 
-def _is_key(line: str) -> bool:
+def _is_key_line(line: str) -> bool:
     try:
         return isinstance(json.loads(line.removeprefix(_KEY)), dict)
     except ValueError:
         return False
 
 
-def _problem(file: Path, digests: Collection[str], listed: str, remedy: str) -> str | None:
+def _find_problem(file: Path, digests: Collection[str], listed: str, remedy: str) -> str | None:
     try:
         if sha256_of(file) in digests:
             return None

@@ -15,7 +15,7 @@ from ops.core.settings_files import read_yaml
 
 MEASUREMENTS = Path("docs") / "reference" / "measurements.md"
 """The page of the documentation with the most important columns of all measured tables."""
-SHOWN = "shown.yaml"
+SHOWN_FILE = "shown.yaml"
 """The file, in the folder named like a page, that says which tables and columns of a command's text the page shows."""
 
 
@@ -27,26 +27,26 @@ class Document(NamedTuple):
     """Each table is a list of rows of cells, and its first row is its head."""
 
 
-def write_between(file: Path, mark: str, text: str) -> None:
+def replace_marked_text(file: Path, mark: str, text: str) -> None:
     """Replace the text between the two lines `mark` of a page atomically; make the page if it is missing.
 
-    If the folder named like the page has `shown.yaml`, all tables of the text are written into CSV files of this
-    folder, and the page shows those that `shown.yaml` names. Raises `DataError` unless the page has the mark exactly
-    twice.
+    If the folder named like the page has `render_shown_tables.yaml`, all tables of the text are written into CSV files
+    of this folder, and the page shows those that `render_shown_tables.yaml` names. Raises `DataError` unless the page
+    has the mark exactly twice.
     """
     parts = (file.read_text(encoding="utf-8") if file.exists() else f"{mark}\n{mark}\n").split(mark)
     if len(parts) != 3:
         remedy = f"Write the line {mark} twice where the table belongs"
         raise DataError(file, mark, f"stands there {len(parts) - 1} times", remedy)
     folder = file.with_suffix("")
-    if (folder / SHOWN).is_file():
-        document = parse(text)
+    if (folder / SHOWN_FILE).is_file():
+        document = parse_document(text)
         _write_tables(folder, mark, document)
-        text = shown(folder, mark, document)
+        text = render_shown_tables(folder, mark, document)
     write_text(file, f"{parts[0]}{mark}\n\n{text.strip()}\n\n{mark}{parts[2]}")
 
 
-def parse(text: str) -> Document:
+def parse_document(text: str) -> Document:
     """Divide Markdown into its prose and its tables."""
     prose, tables, inside = list[str](), list[list[list[str]]](), False
     for line in text.splitlines():
@@ -63,51 +63,52 @@ def parse(text: str) -> Document:
     return Document(re.sub(r"\n{3,}", "\n\n", "\n".join(prose)).strip(), tables)
 
 
-def shown(folder: Path, mark: str, document: Document) -> str:
-    """Return what the page shows of a command's text, as `shown.yaml` says, and the names of the files with all of it.
+def render_shown_tables(folder: Path, mark: str, document: Document) -> str:
+    """Return what the page shows of a command's text, as `render_shown_tables.yaml` says, and the names of the files
+    with all of it.
 
     Raises `DataError` for a table or a column that the text does not have.
     """
-    wanted: Mapping[str, Any] = read_yaml(folder / SHOWN).get(slug(mark)) or {}
+    wanted: Mapping[str, Any] = read_yaml(folder / SHOWN_FILE).get(mark_slug(mark)) or {}
     parts = [document.prose] if wanted.get("prose") else []
     for number, columns in (wanted.get("tables") or {}).items():
         try:
-            parts.append(_selected(document.tables[int(number) - 1], columns))
+            parts.append(_select_columns(document.tables[int(number) - 1], columns))
         except (IndexError, ValueError) as error:
             remedy = "Correct it there, or restore the table"
             raise DataError(
-                folder / SHOWN, f"{slug(mark)}.tables.{number}", f"is not in the text: {error}", remedy
+                folder / SHOWN_FILE, f"{mark_slug(mark)}.tables.{number}", f"is not in the text: {error}", remedy
             ) from None
-    files = ", ".join(f"[{name}]({folder.name}/{name})" for name in _names(mark, document))
+    files = ", ".join(f"[{name}]({folder.name}/{name})" for name in _table_names(mark, document))
     return "\n\n".join([*parts, f"All values: {files}."])
 
 
-def slug(mark: str) -> str:
+def mark_slug(mark: str) -> str:
     """Return the name of the files of a mark: ``<!-- made by `podium study vote` -->`` has `vote`."""
     words = re.sub(r"<!-- made by|-->|`|podium study|make|python -m tests\.bench\.|:|--", " ", mark)
     return "-".join(words.split())
 
 
-def _names(mark: str, document: Document) -> list[str]:
-    name = slug(mark)
+def _table_names(mark: str, document: Document) -> list[str]:
+    name = mark_slug(mark)
     tables = [f"{name}.csv" if number == 1 else f"{name}-{number}.csv" for number in range(1, len(document.tables) + 1)]
     return [*tables, f"{name}.txt"] if re.search(r"\d", document.prose) else tables
 
 
 def _write_tables(folder: Path, mark: str, document: Document) -> None:
-    for name, table in zip(_names(mark, document), document.tables, strict=False):
+    for name, table in zip(_table_names(mark, document), document.tables, strict=False):
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows([[cell.replace("**", "") for cell in row] for row in table])
         write_text(folder / name, out.getvalue())
     if re.search(r"\d", document.prose):
-        write_text(folder / f"{slug(mark)}.txt", f"{document.prose}\n")
+        write_text(folder / f"{mark_slug(mark)}.txt", f"{document.prose}\n")
 
 
 def read_tables(folder: Path, mark: str) -> list[list[list[str]]]:
-    """Return the tables of a mark that `write_between` has written into CSV files of this folder."""
+    """Return the tables of a mark that `replace_marked_text` has written into CSV files of this folder."""
     found = []
     for number in range(1, 100):
-        file = folder / (f"{slug(mark)}.csv" if number == 1 else f"{slug(mark)}-{number}.csv")
+        file = folder / (f"{mark_slug(mark)}.csv" if number == 1 else f"{mark_slug(mark)}-{number}.csv")
         if not file.is_file():
             break
         with file.open(encoding="utf-8", newline="") as lines:
@@ -115,7 +116,7 @@ def read_tables(folder: Path, mark: str) -> list[list[list[str]]]:
     return found
 
 
-def _selected(table: Sequence[Sequence[str]], wanted: Mapping[str, Any]) -> str:
+def _select_columns(table: Sequence[Sequence[str]], wanted: Mapping[str, Any]) -> str:
     """Return the columns, and the rows whose cells match the pattern `rows`, of a table in Markdown.
 
     `columns` maps the name of a column, or its number from 1 on if two have the same name, to its heading on the page.
@@ -124,13 +125,15 @@ def _selected(table: Sequence[Sequence[str]], wanted: Mapping[str, Any]) -> str:
     columns: Mapping[str, str] = wanted.get("columns") or {name: name for name in head}
     places = [int(name) - 1 if name.isdigit() else list(head).index(name) for name in columns]
     kept = [row for row in rows if re.search(wanted.get("rows", ""), " | ".join(row).replace("**", ""))]
-    return markdown_table(list(columns.values()), [[row[place].replace("**", "") for place in places] for row in kept])
+    return format_markdown_table(
+        list(columns.values()), [[row[place].replace("**", "") for place in places] for row in kept]
+    )
 
 
-def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+def format_markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table; vertical bars in cells are escaped, and white space is one blank."""
-    return "\n".join([_line(head), f"|{' --- |' * len(head)}", *(_line(row) for row in rows)])
+    return "\n".join([_format_row(head), f"|{' --- |' * len(head)}", *(_format_row(row) for row in rows)])
 
 
-def _line(cells: Sequence[object]) -> str:
+def _format_row(cells: Sequence[object]) -> str:
     return f"| {' | '.join(' '.join(str(cell).split()).replace('|', chr(92) + '|') for cell in cells)} |"

@@ -18,7 +18,7 @@ class ConfigError(PodiumError):
     """A setting is wrong: names the file, the field ("" if the whole file is meant) and the remedy."""
 
     def __init__(self, file: Path | str, field: str, problem: str, remedy: str) -> None:
-        super().__init__(_located(file, field, problem, remedy))
+        super().__init__(_format_location(file, field, problem, remedy))
         self.file, self.field, self.problem, self.remedy = str(file), field, problem, remedy
 
 
@@ -30,7 +30,7 @@ class DataError(PodiumError):
     """A data file cannot be used: names the file, the row or column ("" if the whole file is meant) and the remedy."""
 
     def __init__(self, file: Path | str, where: str, problem: str, remedy: str) -> None:
-        super().__init__(_located(file, where, problem, remedy))
+        super().__init__(_format_location(file, where, problem, remedy))
         self.file, self.where, self.problem, self.remedy = str(file), where, problem, remedy
 
 
@@ -78,11 +78,11 @@ class CacheUnavailable(PodiumError):
     """The server with the store does not answer. No call is made, since its response could not be stored."""
 
 
-def _located(file: Path | str, place: str, problem: str, remedy: str) -> str:
+def _format_location(file: Path | str, place: str, problem: str, remedy: str) -> str:
     return f"{file}: {place}: {problem}. {remedy}" if place else f"{file}: {problem}. {remedy}"
 
 
-def causes(error: BaseException, *, drivers: bool = False) -> Iterator[BaseException]:
+def iterate_causes(error: BaseException, *, drivers: bool = False) -> Iterator[BaseException]:
     """Return the error and its causes, each once, because contexts may form a cycle.
 
     `drivers`: follow `orig` of SQLAlchemy's errors too, the database driver's error, which remains when pickling has
@@ -101,14 +101,14 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def sized(gib: float) -> str:
+def format_size(gib: float) -> str:
     """Return a size in the unit that shows it, for example “12 GiB”, “1.5 GiB”, “340 MiB” or “3 KiB”."""
     if gib >= 1:
         return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
     return f"{gib * 2**10:,.0f} MiB" if gib * 2**10 >= 1 else f"{gib * 2**20:,.0f} KiB"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return for example “1 process” or “1,200 processes”; `plural` is needed only for irregular nouns."""
     if number == 1:
         return f"1 {noun}"

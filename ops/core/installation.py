@@ -17,7 +17,7 @@ _PACKAGED = "files"
 """The folder of `ops` in which a wheel has these files (setup.py copies them there)."""
 
 
-def resources() -> Path:
+def resources_folder() -> Path:
     """Return the folder with `config/`, `data/` and `mlflow/agent.py` of this code.
 
     A wheel has them inside `ops`; a checkout and a released model have them beside it.
@@ -31,34 +31,36 @@ DISTRIBUTION = "podium-conductor"
 _CONSTRAINTS = "constraints.txt"
 
 
-def pip_install(*requirements: str) -> str:
+def pip_install_command(*requirements: str) -> str:
     """Return the command, in backquotes, that installs `requirements` in the tested versions."""
-    constraints = resources() / _CONSTRAINTS
-    tested = ["-c", _from_here(constraints)] if constraints.is_file() else []
-    return f"`{shlex.join([_from_here(Path(sys.executable)), '-m', 'pip', 'install', *tested, *requirements])}`"
+    constraints = resources_folder() / _CONSTRAINTS
+    tested = ["-c", _relative_path(constraints)] if constraints.is_file() else []
+    return f"`{shlex.join([_relative_path(Path(sys.executable)), '-m', 'pip', 'install', *tested, *requirements])}`"
 
 
-def install_extra(extra: str) -> str:
+def install_extra_command(extra: str) -> str:
     """Return the command, in backquotes, that installs an extra of pyproject.toml."""
     if is_checkout():
-        return pip_install("-e", f"{_from_here(resources())}[{extra}]")
-    return pip_install(f"{DISTRIBUTION}[{extra}]")  # already installed: pip only downloads the extra's libraries
+        return pip_install_command("-e", f"{_relative_path(resources_folder())}[{extra}]")
+    return pip_install_command(
+        f"{DISTRIBUTION}[{extra}]"
+    )  # already installed: pip only downloads the extra's libraries
 
 
-def make(target: str, otherwise: str) -> str:
+def make_command(target: str, otherwise: str) -> str:
     """Return the command for a target of the Makefile; `otherwise` in a wheel, which has no Makefile."""
     if not is_checkout():
         return otherwise
-    there = _from_here(resources())
+    there = _relative_path(resources_folder())
     return f"Run `make {target}`" if there == "." else f"Run `make -C {shlex.quote(there)} {target}`"
 
 
 def is_checkout() -> bool:
     """Return whether this code runs from its repository."""
-    return (resources() / "pyproject.toml").is_file() and (resources() / "Makefile").is_file()
+    return (resources_folder() / "pyproject.toml").is_file() and (resources_folder() / "Makefile").is_file()
 
 
-def _from_here(path: Path) -> str:
+def _relative_path(path: Path) -> str:
     """Return the path, relative to the current folder if it lies below it."""
     try:
         return str(path.relative_to(Path.cwd()))
@@ -66,7 +68,7 @@ def _from_here(path: Path) -> str:
         return str(path)
 
 
-def need_mlflow() -> None:
+def require_mlflow() -> None:
     """Raise `PodiumError` unless the mlflow library is installed.
 
     Without it `import mlflow` succeeds in the project's folder: Python takes the folder `mlflow/` for a package
@@ -74,7 +76,7 @@ def need_mlflow() -> None:
     """
     spec = importlib.util.find_spec("mlflow")
     if spec is None or spec.origin is None:
-        raise PodiumError(f"{sys.executable}: the mlflow library is not installed. Run {pip_install('mlflow')}")
+        raise PodiumError(f"{sys.executable}: the mlflow library is not installed. Run {pip_install_command('mlflow')}")
 
 
 def git_commit(workspace: Workspace) -> str:
@@ -84,13 +86,13 @@ def git_commit(workspace: Workspace) -> str:
     """
     if not (workspace.root / ".git").exists() or shutil.which("git") is None:
         return "unknown"
-    head = _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD")
+    head = _run_git(workspace, "rev-parse", "--verify", "--quiet", "HEAD")
     if not head:
         return "uncommitted"
-    changed = _git(workspace, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
+    changed = _run_git(workspace, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)dvc.lock")
     return f"{head}-dirty" if changed else head
 
 
-def _git(workspace: Workspace, *arguments: str) -> str:
+def _run_git(workspace: Workspace, *arguments: str) -> str:
     git = subprocess.run(["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False)
     return git.stdout.strip()

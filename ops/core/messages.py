@@ -14,13 +14,13 @@ class Namespace(StrEnum):
 
     ANSWERS = "answers"
     """Precaching, training, evaluation, baselines, serving: an answer is paid for once and shared."""
-    AGAIN = "again"
+    REPEATED = "again"
     """A question whose answer is stored is asked again: to detect drift (the index is the day), or by `podium ping`."""
 
     @classmethod
     def _missing_(cls, value: object) -> Namespace | None:
         """Return the namespace of stored responses that were asked for under one of its two earlier names."""
-        return cls.AGAIN if value in ("probes", "nights") else None
+        return cls.REPEATED if value in ("probes", "nights") else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 
-ACCEPT = "--accept-missing"
+ACCEPT_OPTION = "--accept-missing"
 """The option with which a person agrees to go on without a part that is missing."""
 
 
@@ -32,8 +32,8 @@ class WorkspacePart(NamedTuple):
     """One part: a SQLite file or a folder of files, by its path below `.podium`."""
 
     name: str
-    place: str
-    elsewhere: str = ""
+    relative_path: str
+    server_variable: str = ""
     """The environment variable that names the server which, if set, has this part instead."""
     tables: tuple[str, ...] = ()
     """Tables, or conditions on them, whose rows are the contents; none for a folder."""
@@ -42,10 +42,10 @@ class WorkspacePart(NamedTuple):
     loss: str = ""
     """What happens if the part is begun anew."""
 
-    def is_elsewhere(self, workspace: Workspace) -> bool:
+    def is_on_server(self, workspace: Workspace) -> bool:
         # MLflow keeps the address of an own store in the environment too, while it is in use.
-        own = f"sqlite:///{workspace.state / REGISTRY.place}"
-        return os.environ.get(self.elsewhere) not in (None, "", own)
+        own = f"sqlite:///{workspace.state / REGISTRY.relative_path}"
+        return os.environ.get(self.server_variable) not in (None, "", own)
 
 
 LEDGER = WorkspacePart(
@@ -77,21 +77,21 @@ ALERTS = WorkspacePart("alerts", "alerts.jsonl", unit="alerts")
 """The record of alerts, a line of JSON each. No command stops if it is lost, and those that show alerts say so."""
 PARTS = (LEDGER, CACHE, REGISTRY, ARTIFACTS, SNAPSHOTS)
 """In the order in which a backup copies them: artifacts after the registry that names them."""
-_WITNESSES = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
+_EVIDENCE = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
 """Each part that is compared, and the part that has contents only if it has."""
 
 
-def missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError]:
+def find_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError]:
     """Return a one-line error with a remedy for each part that is gone, empty, begun anew or unreadable, although it
     held something.
 
     `parts`: look at these only. Nothing is made or changed. Raises `DataError` for a database that another
     process holds.
     """
-    noted = _noted(workspace)
+    noted = _read_record(workspace)
     found = []
-    for part in parts or tuple(_WITNESSES):
-        file, count = workspace.state / part.place, _count(workspace, part)
+    for part in parts or tuple(_EVIDENCE):
+        file, count = workspace.state / part.relative_path, _count_contents(workspace, part)
         if count is None:
             continue
         if count < 0:
@@ -99,13 +99,13 @@ def missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError
             proof = "a database belongs there"
         else:
             state = f"holds {count:,} {part.unit}" if count else "is empty" if file.exists() else "is missing"
-            proof = _proof(workspace, part, count, noted)
+            proof = _find_evidence(workspace, part, count, noted)
         if proof:
             repairable = part is CACHE and count < 0
             begin = "Repair it with `podium cache verify --repair`, or restore" if repairable else "Restore"
             remedy = (
-                f"{begin} it with `podium restore FILE`; or add {ACCEPT} to the command that spends (`podium run`), "
-                f"which begins a new one: {part.loss}"
+                f"{begin} it with `podium restore FILE`; or add {ACCEPT_OPTION} to the command that spends "
+                f"(`podium run`), which begins a new one: {part.loss}"
             )
             found.append(DataError(file, "", f"{state}, and {proof}", remedy))
     return found
@@ -113,50 +113,50 @@ def missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError
 
 def find_lost_alerts(workspace: Workspace) -> DataError | None:
     """Return a one-line error if the record of alerts holds fewer readable alerts than it held before; else None."""
-    count, before = _count(workspace, ALERTS) or 0, _noted(workspace).get(ALERTS.name, 0)
+    count, before = _count_contents(workspace, ALERTS) or 0, _read_record(workspace).get(ALERTS.name, 0)
     if count >= before:
         return None
-    file = workspace.state / ALERTS.place
+    file = workspace.state / ALERTS.relative_path
     state = f"holds {max(count, 0):,} readable alerts" if file.exists() else "is missing"
-    remedy = f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT} to `podium run`"
+    remedy = f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT_OPTION} to `podium run`"
     return DataError(file, "", f"{state}, and it held {before:,} before", remedy)
 
 
-def _proof(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping[str, int]) -> str:
+def _find_evidence(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping[str, int]) -> str:
     """Return what shows that a part with this contents held more; "" if nothing does."""
-    before, other = noted.get(part.name, 0), _WITNESSES[part]
+    before, other = noted.get(part.name, 0), _EVIDENCE[part]
     if 2 * count < before:  # a part may lose entries one by one, which are damaged or not wanted any more
         return f"it held {before:,} {part.unit} before"
     # A person has agreed to this state; or the first calls are booked and have no response that is kept.
     agreed = part.name in noted and (noted.get(other.name, 0) > 0 or part is CACHE)
-    is_used = (workspace.state / part.place).parent.is_dir()  # else this kind of part was never made here
-    if is_used and not (count or agreed) and (held := _count(workspace, other) or 0) > 0:
-        return f"{workspace.state / other.place} holds {held:,} {other.unit}"
+    is_used = (workspace.state / part.relative_path).parent.is_dir()  # else this kind of part was never made here
+    if is_used and not (count or agreed) and (held := _count_contents(workspace, other) or 0) > 0:
+        return f"{workspace.state / other.relative_path} holds {held:,} {other.unit}"
     return ""
 
 
 def check_parts(workspace: Workspace) -> None:
     """Note what the parts hold. Raises `DataError` if one is missing, `PodiumError` with a line each if several are."""
-    found = missing_parts(workspace)
+    found = find_missing_parts(workspace)
     if len(found) > 1:
         raise PodiumError("\n".join(map(str, found)))
     if found:
         raise found[0]
-    accept_missing(workspace, *_WITNESSES)
+    accept_missing_parts(workspace, *_EVIDENCE)
 
 
-def note_parts(workspace: Workspace) -> None:
+def record_parts(workspace: Workspace) -> None:
     """Write down what the parts hold, for later comparisons, if it is more than is written down."""
-    noted = _noted(workspace)
-    counts = {part.name: _count(workspace, part) or 0 for part in (*_WITNESSES, ARTIFACTS, ALERTS)}
-    _write(workspace, noted | {name: count for name, count in counts.items() if count > noted.get(name, 0)})
+    noted = _read_record(workspace)
+    counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS, ALERTS)}
+    _write_record(workspace, noted | {name: count for name, count in counts.items() if count > noted.get(name, 0)})
 
 
-def accept_missing(workspace: Workspace, *parts: WorkspacePart) -> list[Path]:
+def accept_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Path]:
     """Take the present contents of these parts, or of all, for complete. Returns the new names of unreadable files."""
     aside, agreed = [], dict[str, int]()
-    for part in parts or tuple(_WITNESSES):
-        count, file = _count(workspace, part), workspace.state / part.place
+    for part in parts or tuple(_EVIDENCE):
+        count, file = _count_contents(workspace, part), workspace.state / part.relative_path
         if count is None:
             continue
         agreed[part.name] = max(count, 0)
@@ -165,15 +165,16 @@ def accept_missing(workspace: Workspace, *parts: WorkspacePart) -> list[Path]:
             for log in (file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
                 log.unlink(missing_ok=True)
     # A person who agrees to all that is missing agrees to lost alerts too.
-    others = {part.name: max(_count(workspace, part) or 0, 0) for part in (ARTIFACTS, *([] if parts else [ALERTS]))}
-    _write(workspace, _noted(workspace) | others | agreed)
+    counted = (ARTIFACTS,) if parts else (ARTIFACTS, ALERTS)
+    others = {part.name: max(_count_contents(workspace, part) or 0, 0) for part in counted}
+    _write_record(workspace, _read_record(workspace) | others | agreed)
     return aside
 
 
-def _count(workspace: Workspace, part: WorkspacePart) -> int | None:
+def _count_contents(workspace: Workspace, part: WorkspacePart) -> int | None:
     """Return how much a part holds: -1 if it is no database any more, None if it is on a server or may not be read."""
-    file = workspace.state / part.place
-    if part.is_elsewhere(workspace):
+    file = workspace.state / part.relative_path
+    if part.is_on_server(workspace):
         return None
     if part is ALERTS:
         return _readable_lines(file)
@@ -183,7 +184,7 @@ def _count(workspace: Workspace, part: WorkspacePart) -> int | None:
         return 0
     if file.is_file() and not (os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK)):
         return None  # the command that uses it reports that
-    return rows_in(file, part.tables)
+    return count_rows(file, part.tables)
 
 
 def _readable_lines(file: Path) -> int:
@@ -199,11 +200,11 @@ def _readable_lines(file: Path) -> int:
     return found
 
 
-def rows_in(file: Path, tables: tuple[str, ...]) -> int:
+def count_rows(file: Path, tables: tuple[str, ...]) -> int:
     """Return the number of rows in those of the tables that a SQLite file has; -1 if it is no whole database. Raises
     `DataError` if another process holds it."""
     try:
-        if _is_cut(file):
+        if _is_truncated(file):
             return -1
         uri = f"file:{quote(str(file))}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_TIMEOUT_S)) as connection:
@@ -220,7 +221,7 @@ def rows_in(file: Path, tables: tuple[str, ...]) -> int:
         return -1
 
 
-def _is_cut(file: Path) -> bool:
+def _is_truncated(file: Path) -> bool:
     """Return whether a SQLite file is shorter than its header says. One with a log may be, while it is written."""
     log = file.with_name(f"{file.name}-wal")
     if log.exists() and log.stat().st_size > 0:
@@ -231,19 +232,19 @@ def _is_cut(file: Path) -> bool:
     return file.stat().st_size < int.from_bytes(header[28:32], "big") * (65_536 if size == 1 else size)
 
 
-def _noted(workspace: Workspace) -> dict[str, int]:
+def _read_record(workspace: Workspace) -> dict[str, int]:
     try:
-        noted = json.loads(_file(workspace).read_text(encoding="utf-8"))
+        noted = json.loads(_record_file(workspace).read_text(encoding="utf-8"))
         return {str(name): int(count) for name, count in noted.items()}
     except (OSError, ValueError, AttributeError, TypeError):  # it only helps to notice a loss
         return {}
 
 
-def _write(workspace: Workspace, held: Mapping[str, int]) -> None:
-    if held != _noted(workspace):
+def _write_record(workspace: Workspace, held: Mapping[str, int]) -> None:
+    if held != _read_record(workspace):
         with suppress(OSError):  # a full disk is reported by what the command is for, and the note stays as it was
-            write_text(_file(workspace), json.dumps(held, indent=1) + "\n")
+            write_text(_record_file(workspace), json.dumps(held, indent=1) + "\n")
 
 
-def _file(workspace: Workspace) -> Path:
+def _record_file(workspace: Workspace) -> Path:
     return workspace.state / "parts.json"

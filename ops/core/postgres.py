@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ops.core.errors import ConfigError, PodiumError, first_line
-from ops.core.installation import install_extra
-from ops.core.servers import check_address, shown
+from ops.core.installation import install_extra_command
+from ops.core.servers import check_address, hide_password
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class PostgresServer:
         patience_s: float = 60.0,
     ) -> None:
         check_address(url, variable)
-        self.name = shown(url)
+        self.name = hide_password(url)
         self._url, self._variable, self._what = url, variable, what
         self._version, self._tables, self._advisory_lock = version, tables, lock
         self._unavailable, self._patience_s = unavailable, patience_s
@@ -63,7 +63,7 @@ class PostgresServer:
             with self._lock:
                 self._after_fork()
                 try:
-                    return work(self._connected())
+                    return work(self._connect())
                 except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
                     self._drop()
                     if time.monotonic() + pause > deadline:
@@ -85,7 +85,7 @@ class PostgresServer:
             if not if_():
                 return
             try:
-                work(self._connected())
+                work(self._connect())
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
                 self._drop()
 
@@ -95,7 +95,7 @@ class PostgresServer:
             self._after_fork()
             self._drop()
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._connection is None or self._connection.closed:
             connection = self._psycopg.connect(
                 self._url, autocommit=True, connect_timeout=_CONNECT_S,
@@ -144,6 +144,6 @@ def _psycopg(variable: str, name: str) -> Any:
         import psycopg
     except ImportError:  # also if it is installed and finds no libpq
         raise ConfigError(
-            variable, name, "needs the Postgres client, which is not installed", f"Run {install_extra('team')}"
+            variable, name, "needs the Postgres client, which is not installed", f"Run {install_extra_command('team')}"
         ) from None
     return psycopg

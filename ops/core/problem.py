@@ -132,12 +132,12 @@ class FailedTest(NamedTuple):
     hidden: bool = False
 
     @property
-    def which(self) -> str:
+    def label(self) -> str:
         """`test 2 of 5 (stdin, hidden)`."""
         return f"test {self.number} of {self.of} ({self.kind}{', hidden' if self.hidden else ''})"
 
     def __str__(self) -> str:
-        return f"{self.which}: {self.got}" + (f", expected {self.expected}" if self.expected else "")
+        return f"{self.label}: {self.got}" + (f", expected {self.expected}" if self.expected else "")
 
 
 class Grade(NamedTuple):
@@ -157,6 +157,6 @@ class Grade(NamedTuple):
         return self.score >= 1.0
 
 
-def choice_lines(problem: Problem) -> list[str]:
+def format_choices(problem: Problem) -> list[str]:
     """Return the choices as `A) …` lines; none for an open question."""
     return [f"{letter}) {text}" for letter, text in zip(string.ascii_uppercase, problem.choices, strict=False)]

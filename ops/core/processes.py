@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from filelock import AcquireReturnProxy
 
 
-OPEN_FILES = 65_536
+MAX_OPEN_FILES = 65_536
 """The most open files that a process asks for."""
 
 
@@ -36,10 +36,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def raise_open_files() -> int:
+def raise_open_file_limit() -> int:
     """Raise this process's limit of open files as far as permitted, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    most = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
     if soft == resource.RLIM_INFINITY or soft >= most:
         return most
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
@@ -56,20 +56,20 @@ class ProcessId(NamedTuple):
 
 
 State = Literal["running", "suspended", "gone"]
-_own: ProcessId | None = None
+_this_process: ProcessId | None = None
 
 
 def this_process() -> ProcessId:
     """Return the identity of the calling process; a forked child has its own."""
-    global _own
-    if _own is None or _own.pid != os.getpid():
+    global _this_process
+    if _this_process is None or _this_process.pid != os.getpid():
         import psutil
 
-        _own = ProcessId(os.getpid(), _start(psutil.Process()))
-    return _own
+        _this_process = ProcessId(os.getpid(), _start_number(psutil.Process()))
+    return _this_process
 
 
-def state_of(process: ProcessId) -> State:
+def process_state(process: ProcessId) -> State:
     """Return the state of a process: "suspended" by a signal or a debugger; "gone" also if it has ended but is not yet
     reaped."""
     import psutil
@@ -77,14 +77,14 @@ def state_of(process: ProcessId) -> State:
     try:
         there = psutil.Process(process.pid)
         status = there.status()
-        if status == psutil.STATUS_ZOMBIE or _start(there) != process.started:
+        if status == psutil.STATUS_ZOMBIE or _start_number(there) != process.started:
             return "gone"
     except psutil.NoSuchProcess:
         return "gone"
     return "suspended" if status in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP) else "running"
 
 
-def name_of(pid: int) -> str:
+def unique_process_name(pid: int) -> str:
     """Return a process's unique name: the pid with a number of its start, because pids are reused.
 
     A process that has ended, or is not yet reaped, gets a name that no other process had.
@@ -93,13 +93,13 @@ def name_of(pid: int) -> str:
 
     try:
         process = psutil.Process(pid)
-        started = 0.0 if process.status() == psutil.STATUS_ZOMBIE else _start(process)
+        started = 0.0 if process.status() == psutil.STATUS_ZOMBIE else _start_number(process)
     except psutil.NoSuchProcess:
         started = 0.0
     return f"{pid}:{started:.2f}"
 
 
-def _start(process: psutil.Process) -> float:
+def _start_number(process: psutil.Process) -> float:
     """Return `ProcessId.started` of a running process. Raises `psutil.NoSuchProcess`."""
     import psutil
 
@@ -110,11 +110,11 @@ def _start(process: psutil.Process) -> float:
     except (FileNotFoundError, ProcessLookupError):
         raise psutil.NoSuchProcess(process.pid) from None
     ticks = int(content.rpartition(b")")[2].split()[19])  # field 22; the name, in brackets, may contain any characters
-    return float(_boot() << 33 | ticks)
+    return float(_boot_number() << 33 | ticks)
 
 
 @cache
-def _boot() -> int:
+def _boot_number() -> int:
     """Return a number of up to 20 bits for this boot, never 0, because pids and ticks restart with each boot."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
@@ -126,7 +126,7 @@ def _boot() -> int:
 log = logging.getLogger(__name__)
 
 
-def one_at_a_time(workspace: Workspace) -> AcquireReturnProxy:
+def hold_run_lock(workspace: Workspace) -> AcquireReturnProxy:
     """Hold the lock of the checkout's pipeline run, which this process may hold already: until the block ends that this
     is given to, or nothing refers to it.
 
@@ -143,7 +143,7 @@ def one_at_a_time(workspace: Workspace) -> AcquireReturnProxy:
 
 
 @contextmanager
-def alone(workspace: Workspace, *files: Path) -> Iterator[None]:
+def lock_files(workspace: Workspace, *files: Path) -> Iterator[None]:
     """Exclude all other processes on the workspace from writing these files; wait without a limit.
 
     Not for a process that already holds one of them.
@@ -153,7 +153,7 @@ def alone(workspace: Workspace, *files: Path) -> Iterator[None]:
     folder = workspace.state / "locks"
     with ExitStack() as stack:
         # All processes lock in one order, so that no two wait for each other.
-        for name in sorted({_name(workspace, file) for file in files}):
+        for name in sorted({_lock_name(workspace, file) for file in files}):
             lock = FileLock(folder / name)
             folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -165,5 +165,5 @@ def alone(workspace: Workspace, *files: Path) -> Iterator[None]:
         yield
 
 
-def _name(workspace: Workspace, file: Path) -> str:
+def _lock_name(workspace: Workspace, file: Path) -> str:
     return "--".join(file.relative_to(workspace.root).parts) + ".lock"

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-FIRST_LINE_S, EVERY_S = 5.0, 60.0
-"""Without a bar, a phase prints a line after `FIRST_LINE_S`, one every `EVERY_S` and one at its end."""
+FIRST_LINE_S, LINE_INTERVAL_S = 5.0, 60.0
+"""Without a bar, a phase prints a line after `FIRST_LINE_S`, one every `LINE_INTERVAL_S` and one at its end."""
 STALLED_S = 300.0
 """Seconds before a line is repeated without progress."""
-TELLS = 0.02
+MIN_SHARE_FOR_ESTIMATE = 0.02
 """The share of a phase that must be done before a remaining time is shown."""
 
 
@@ -31,7 +31,7 @@ class RemainingTime:
         self._spoke: int | None = None
         self._left_s = math.inf
 
-    def left(self, done: int, total: int) -> str:
+    def describe_remaining(self, done: int, total: int) -> str:
         """Return “about 18 min left”; empty if too little is done for an estimate, and at the end."""
         now = self._clock()
         if total != self._total or done < self._done:
@@ -39,15 +39,15 @@ class RemainingTime:
             self._spoke, self._left_s = None, math.inf
         self._done = done
         made = done - self._first
-        if done < total and made >= max(5, TELLS * total):
+        if done < total and made >= max(5, MIN_SHARE_FOR_ESTIMATE * total):
             self._left_s = min(self._left_s, (now - self._began) / made * (total - done))
-        return duration(self._left_s) if done < total and math.isfinite(self._left_s) else ""
+        return format_duration(self._left_s) if done < total and math.isfinite(self._left_s) else ""
 
-    def line(self, done: int, total: int, note: str = "") -> str | None:
+    def next_line(self, done: int, total: int, note: str = "") -> str | None:
         """Return a line for a log if one is due."""
-        left = self.left(done, total)
+        left = self.describe_remaining(done, total)
         now = self._clock()
-        pause = FIRST_LINE_S if self._spoke is None else STALLED_S if self._spoke == done else EVERY_S
+        pause = FIRST_LINE_S if self._spoke is None else STALLED_S if self._spoke == done else LINE_INTERVAL_S
         ended = self._spoke is not None and self._spoke < done >= total
         if now - self._said < pause and not ended:
             return None
@@ -55,7 +55,7 @@ class RemainingTime:
         return ", ".join([f"{done:,} of {total:,}", *([left] if left else [])]) + (f": {note}" if note else "")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a remaining time in words: minutes are rounded up, hours to halves."""
     if seconds < 60:
         return "less than a minute left"
@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def bar(console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
+def show_progress(console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
     """Give a function of (done, total, note) that shows all three and the remaining time."""
     console = console or Console(highlight=False, stderr=True)
     columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
@@ -76,8 +76,10 @@ def bar(console: Console | None = None) -> Iterator[Callable[[int, int, str], No
 
         def report(done: int, total: int, note: str) -> None:
             if console.is_terminal:
-                bars.update(task, completed=done, total=total, description=note, left=pace.left(done, total))
-            elif line := pace.line(done, total, note):
+                bars.update(
+                    task, completed=done, total=total, description=note, left=pace.describe_remaining(done, total)
+                )
+            elif line := pace.next_line(done, total, note):
                 console.print(line, markup=False)
 
         yield report

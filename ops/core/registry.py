@@ -14,17 +14,17 @@ from ops.core.messages import Sample
 from ops.core.problem import Problem, Split
 
 
-class Named(Protocol):
+class NamedEntry(Protocol):
     """An object of a registry; its name is that of its file."""
 
     @property
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=NamedEntry)
 
 
-def names(package: str) -> tuple[str, ...]:
+def entry_names(package: str) -> tuple[str, ...]:
     """Return the modules of a package below `ops` by file name, sorted, without importing them.
 
     A name that begins with an underscore is not an entry: such a file may contain shared code.
@@ -35,25 +35,25 @@ def names(package: str) -> tuple[str, ...]:
 
 def check_names(kind: str, package: str, given: Iterable[str]) -> None:
     """Raise `ValueError` if `given` has a name without a file in the package; the message lists both."""
-    known = names(package)
+    known = entry_names(package)
     if unknown := sorted(set(given) - set(known)):
         raise ValueError(f"unknown {kind} {', '.join(unknown)}; known: {', '.join(known)}")
 
 
 class Registry(Mapping[str, T]):
-    """Name → the one object of type `holds` in the module of that name, imported at first use.
+    """Name → the one object of type `entry_type` in the module of that name, imported at first use.
 
-    Iterates by `order`, and by name for equal ones. Raises `TypeError` for a file that does not contain exactly one
+    Iterates by `sort_key`, and by name for equal ones. Raises `TypeError` for a file that does not contain exactly one
     object of its own name.
     """
 
-    def __init__(self, package: str, holds: type[T], order: Callable[[T], Any] = lambda entry: 0) -> None:
-        self.package, self._holds, self._order = package, holds, order
+    def __init__(self, package: str, entry_type: type[T], sort_key: Callable[[T], Any] = lambda entry: 0) -> None:
+        self.package, self._holds, self._order = package, entry_type, sort_key
 
     @cached_property
     def entries(self) -> dict[str, T]:
         """Return all entries in order."""
-        entries = [self._entry(name) for name in names(self.package)]
+        entries = [self._entry(name) for name in entry_names(self.package)]
         return {entry.name: entry for entry in sorted(entries, key=lambda entry: (self._order(entry), entry.name))}
 
     def __getitem__(self, name: str) -> T:
@@ -133,15 +133,15 @@ def is_plugin(model: str) -> bool:
 
 
 @cache
-def plugin_of(model: str) -> Plugin | None:
+def find_plugin(model: str) -> Plugin | None:
     """Return the plug-in for a model; None: a provider serves it."""
-    return _plugin(PROVIDERS[model.partition("/")[0]]) if is_plugin(model) else None
+    return _load_plugin(PROVIDERS[model.partition("/")[0]]) if is_plugin(model) else None
 
 
-def plugins() -> dict[str, Plugin]:
+def load_plugins() -> dict[str, Plugin]:
     """Return prefix → plug-in."""
-    return {name: _plugin(provider) for name, provider in PROVIDERS.items() if provider.plugin}
+    return {name: _load_plugin(provider) for name, provider in PROVIDERS.items() if provider.plugin}
 
 
-def _plugin(provider: Provider) -> Plugin:
+def _load_plugin(provider: Provider) -> Plugin:
     return cast("Plugin", import_module(provider.plugin))

@@ -52,13 +52,16 @@ KNOWN_NOTATIONS = (
 
 
 class ReplyText(NamedTuple):
-    """A text as an answer: `answer` is all that stands outside of the reasoning; `reasoned`: there was reasoning."""
+    """A model's text, divided: `answer` is everything outside of the reasoning.
+
+    `has_reasoning` says whether the text held any reasoning.
+    """
 
     answer: str
-    reasoned: bool
+    has_reasoning: bool
 
 
-def read_text(
+def parse_reply_text(
     text: str, notations: Sequence[Notation] = KNOWN_NOTATIONS, control_tokens: Sequence[str] = ()
 ) -> ReplyText:
     """Return the answer in a model's text. A text without any mark or token is returned unchanged.
@@ -68,20 +71,20 @@ def read_text(
     ends a turn belongs to another turn, and is removed with it. Lone surrogates, which UTF-8 cannot write, become
     U+FFFD, or are removed at the end.
     """
-    text = valid_text(text)
-    marks = _marks(tuple(notations), tuple(control_tokens))
+    text = replace_surrogates(text)
+    marks = _compile_marks(tuple(notations), tuple(control_tokens))
     reasoned = False
     for _ in range(_MOST_PASSES):  # what remains can look like another notation
         suspected = marks.begins_inside is not None or marks.suspects.search(text) or _BARE_CHANNEL.match(text)
         if not suspected:
             break
-        if _is_program(content := text[: _content_end(text, marks)]):
+        if _is_program(content := text[: _find_content_end(text, marks)]):
             text = text if content == text else content.rstrip()
             break
         before = text
-        text, channelled = _final_channel(text)
-        text, marked = _outside_marks(text, marks)
-        text = _without_tokens(text, marks)
+        text, channelled = _extract_final_channel(text)
+        text, marked = _remove_reasoning(text, marks)
+        text = _remove_tokens(text, marks)
         if channelled or marked:
             reasoned, text = True, text.strip()
         marks = marks._replace(begins_inside=None)
@@ -90,12 +93,12 @@ def read_text(
     return ReplyText(text, reasoned)
 
 
-def answer_text(text: str) -> str:
-    """Return the answer in a model's text by the known notations and tokens (`read_text`)."""
-    return read_text(text).answer
+def extract_answer_text(text: str) -> str:
+    """Return the answer in a model's text by the known notations and tokens (`parse_reply_text`)."""
+    return parse_reply_text(text).answer
 
 
-def valid_text(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return `text` in a form that UTF-8 can encode: each lone surrogate becomes U+FFFD."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
@@ -140,7 +143,7 @@ _MOST_PASSES = 8
 _WORDS = {re.sub(r"\W", "", known.opening).lower() for known in KNOWN_NOTATIONS}
 
 
-class _Marks(NamedTuple):
+class _MarkPatterns(NamedTuple):
     """The patterns of a set of notations and tokens."""
 
     notations: tuple[Notation, ...]
@@ -157,13 +160,13 @@ class _Marks(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _marks(notations: tuple[Notation, ...], control_tokens: tuple[str, ...]) -> _Marks:
+def _compile_marks(notations: tuple[Notation, ...], control_tokens: tuple[str, ...]) -> _MarkPatterns:
     sides = [f"(?P<o{at}>{_pattern(each.opening)})" for at, each in enumerate(notations)]
     sides += [f"(?P<c{at}>{_pattern(each.closing)})" for at, each in enumerate(notations)]
     either = "|".join(sides) or "(?!)"
     more = "".join(f"|{_pattern(token)}" for token in control_tokens)
     token = _TOKEN + more
-    return _Marks(
+    return _MarkPatterns(
         notations,
         # Each alternative begins with one character that has no case: then `re` skips to these characters.
         re.compile(
@@ -186,11 +189,11 @@ def _pattern(mark: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _guarded(pattern: str) -> re.Pattern[str]:
+def _guard_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<block>{_FENCE})|(?P<quoted>{_QUOTED})|(?P<found>{pattern})", re.IGNORECASE | re.MULTILINE)
 
 
-class _Reader:
+class _MarkFinder:
     """Finds marks in one text that a person would not read as mentions: none in quotation marks, in code within a line,
     or in a sentence about it."""
 
@@ -200,21 +203,21 @@ class _Reader:
 
     def find(self, pattern: str, start: int, end: int) -> Iterator[re.Match[str]]:
         """Yield the matches of `pattern` between `start` and `end`, also those in blocks of code."""
-        guarded, position = _guarded(pattern), start
+        guarded, position = _guard_pattern(pattern), start
         while (match := guarded.search(self.text, position, end)) is not None:
             position = match.end()
-            if match["found"] is not None and not self.is_spoken_of(*match.span()):
+            if match["found"] is not None and not self.is_mention(*match.span()):
                 yield match
 
     def find_outside_code(self, pattern: str, start: int = 0) -> Iterator[re.Match[str]]:
         """Yield the matches of `pattern` from `start` on that no closed block of code holds."""
         end = start
-        guarded = _guarded(pattern)
+        guarded = _guard_pattern(pattern)
         while (match := guarded.search(self.text, end)) is not None:
             end = match.end()
             if match["block"] is not None:
                 end = self.end_of_block(match) or end
-            elif match["found"] is not None and not self.is_spoken_of(*match.span()):
+            elif match["found"] is not None and not self.is_mention(*match.span()):
                 yield match
 
     def first_mark(self, either: str, start: int) -> re.Match[str] | None:
@@ -223,15 +226,15 @@ class _Reader:
         A closed block of code that holds a closing mark without its opening one begins in a reasoning and ends in the
         answer.
         """
-        guarded, position = _guarded(either), start
+        guarded, position = _guard_pattern(either), start
         while (match := guarded.search(self.text, position)) is not None:
             position = match.end()
             if match["block"] is not None and (end := self.end_of_block(match)) is not None:
                 inside = next(self.find(either, position, end), None)
-                if inside is not None and _side(inside)[0] == "c":
+                if inside is not None and _parse_mark_group(inside)[0] == "c":
                     return inside
                 position = end
-            elif match["found"] is not None and not self.is_spoken_of(*match.span()):
+            elif match["found"] is not None and not self.is_mention(*match.span()):
                 return match
         return None
 
@@ -247,7 +250,7 @@ class _Reader:
             return None
         return found.end()
 
-    def is_spoken_of(self, start: int, end: int) -> bool:
+    def is_mention(self, start: int, end: int) -> bool:
         """Return whether a sentence is about the mark there: "the <think> tag", "between <think> and </think>"."""
         if _NAMED_AFTER.match(self.text, end):
             return True
@@ -255,24 +258,24 @@ class _Reader:
         return bool(_SPOKEN_OF_BEFORE.search(before) and _SPOKEN_OF_AFTER.match(self.text, end))
 
 
-def _side(mark: re.Match[str]) -> tuple[str, int]:
+def _parse_mark_group(mark: re.Match[str]) -> tuple[str, int]:
     """Return "o" or "c", and the notation's number."""
     name = next(name for name, found in mark.groupdict().items() if found is not None and name[1:].isdigit())
     return name[0], int(name[1:])
 
 
-def _outside_marks(text: str, marks: _Marks) -> tuple[str, bool]:
+def _remove_reasoning(text: str, marks: _MarkPatterns) -> tuple[str, bool]:
     """Return the text outside of the reasoning, and whether there was any."""
-    reader = _Reader(text)
+    reader = _MarkFinder(text)
     pieces: list[str] = []
     start, closed = 0, False
     if (at := marks.begins_inside) is not None and not re.match(rf"\s*{_pattern(marks.notations[at].opening)}", text):
-        if (end := _end_of_reasoning(reader, marks, at, 0)) is None:
+        if (end := _find_end_of_reasoning(reader, marks, at, 0)) is None:
             return "", True
         start, closed = end, True
-    position, content_end = start, _content_end(text, marks)
+    position, content_end = start, _find_content_end(text, marks)
     while (mark := reader.first_mark(marks.either, position)) is not None:
-        side, at = _side(mark)
+        side, at = _parse_mark_group(mark)
         if side == "c":
             if closed and not text[mark.end() : content_end].strip():
                 break  # one closing mark too many, behind the answer
@@ -282,37 +285,37 @@ def _outside_marks(text: str, marks: _Marks) -> tuple[str, bool]:
                 return rest, True
             closed = True
             continue
-        if (end := _end_of_empty_pair(text, marks, mark)) is not None and reader.is_spoken_of(mark.start(), end):
+        if (end := _find_end_of_empty_pair(text, marks, mark)) is not None and reader.is_mention(mark.start(), end):
             position = end
             continue
-        end = _end_of_reasoning(reader, marks, at, mark.end())
+        end = _find_end_of_reasoning(reader, marks, at, mark.end())
         pieces.append(text[start : mark.start()])
         if end is None:
-            return _joined(pieces), True
+            return _join_pieces(pieces), True
         start = position = end
         if not closed and _is_program(rest := text[start:content_end].strip()):
-            return _joined([*pieces, rest]), True
+            return _join_pieces([*pieces, rest]), True
         closed = True
     if start == 0:
         return text, False
-    return _joined([*pieces, text[start : mark.start()] if mark is not None else text[start:]]), True
+    return _join_pieces([*pieces, text[start : mark.start()] if mark is not None else text[start:]]), True
 
 
-def _joined(pieces: Sequence[str]) -> str:
+def _join_pieces(pieces: Sequence[str]) -> str:
     return "\n".join(piece.strip() for piece in pieces if piece.strip())
 
 
-def _end_of_reasoning(reader: _Reader, marks: _Marks, notation: int, start: int) -> int | None:
+def _find_end_of_reasoning(reader: _MarkFinder, marks: _MarkPatterns, notation: int, start: int) -> int | None:
     """Return where a reasoning ends whose opening mark ends at `start`: behind its own closing mark, or behind another
     one whose opening mark is not in between; None if it never does."""
     other: int | None = None
     opened: set[int] = set()
     pair: int | None = None
     for mark in reader.find(marks.either, start, len(reader.text)):
-        side, at = _side(mark)
+        side, at = _parse_mark_group(mark)
         if side == "o":
             opened.add(at)
-            pair = _end_of_empty_pair(reader.text, marks, mark)
+            pair = _find_end_of_empty_pair(reader.text, marks, mark)
         elif mark.end() == pair:
             continue
         elif at == notation:
@@ -322,21 +325,21 @@ def _end_of_reasoning(reader: _Reader, marks: _Marks, notation: int, start: int)
     return other
 
 
-def _end_of_empty_pair(text: str, marks: _Marks, opening: re.Match[str]) -> int | None:
+def _find_end_of_empty_pair(text: str, marks: _MarkPatterns, opening: re.Match[str]) -> int | None:
     """Return where a pair of marks on one line ends that has nothing in it, as in "in <think>…</think> tags"; None for
     another opening mark."""
-    closing = _pattern(marks.notations[_side(opening)[1]].closing)
+    closing = _pattern(marks.notations[_parse_mark_group(opening)[1]].closing)
     pair = re.compile(rf"[ \t]*(?:(?:…|\.\.\.)[ \t]*)?{closing}", re.IGNORECASE).match(text, opening.end())
     return None if pair is None else pair.end()
 
 
-def _final_channel(text: str) -> tuple[str, bool]:
+def _extract_final_channel(text: str) -> tuple[str, bool]:
     """Return the messages of the channel "final" of a text in the harmony format, and whether it has channels."""
     if _BARE_CHANNEL.match(text):
         return (text.rpartition("assistantfinal")[2] if "assistantfinal" in text else ""), True
     if "<|channel|>" not in text:
         return text, False
-    reader = _Reader(text)
+    reader = _MarkFinder(text)
     first = next(reader.find_outside_code(_CHANNEL_START.pattern), None)
     if first is None:
         return text, False
@@ -353,19 +356,19 @@ def _final_channel(text: str) -> tuple[str, bool]:
     return "\n".join(part for part in parts if part.strip()), True
 
 
-def _without_tokens(text: str, marks: _Marks) -> str:
+def _remove_tokens(text: str, marks: _MarkPatterns) -> str:
     """Return the text without control tokens at its ends, and without what follows the end of its turn."""
     if (leading := marks.leading.match(text)) is not None:
         text = text[leading.end() :]
-    for turn in _Reader(text).find_outside_code(marks.turn):
+    for turn in _MarkFinder(text).find_outside_code(marks.turn):
         if text[: turn.start()].strip():
             text = text[: turn.start()].rstrip()
             break
-    end = _content_end(text, marks)
+    end = _find_content_end(text, marks)
     return text if end == len(text) else text[:end].rstrip()
 
 
-def _content_end(text: str, marks: _Marks) -> int:
+def _find_content_end(text: str, marks: _MarkPatterns) -> int:
     """Return where the control tokens begin with which the text ends; its length if there are none."""
     end = len(text)
     strikes = text.count("</s>") - text.count("<s>")  # HTML strikes words out by <s>…</s>

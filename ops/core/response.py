@@ -82,10 +82,12 @@ class Response:
         return not self.text.strip()
 
 
-_OF_THE_RUN = ("usage", "cached", "retries", "replayed")
+_RUN_DEPENDENT_FIELDS = ("usage", "cached", "retries", "replayed")
 """Fields that are stored in another form, or that depend on the run and are not stored."""
 _ARROW_TYPES = {"str": "string", "int": "int64", "float": "float64"}
-_STORED = {each.name: _ARROW_TYPES[str(each.type)] for each in fields(Response) if each.name not in _OF_THE_RUN}
+_STORED = {
+    each.name: _ARROW_TYPES[str(each.type)] for each in fields(Response) if each.name not in _RUN_DEPENDENT_FIELDS
+}
 RESPONSE_COLUMNS = _STORED | USAGE_COLUMNS
 """The columns of a response in a table, each with its Arrow type: its own stored fields, then those of its usage."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ops.core.checked import opened_table
+from ops.core.checked import open_table
 from ops.core.errors import DataError
 from ops.core.problem import problem_key
 from ops.core.response import NO_RESPONSE, RESPONSE_COLUMNS, Response
@@ -38,11 +38,11 @@ class ResponseRow:
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
         """Make a row from a table's columns. Raises `KeyError` or `TypeError` for a missing column."""
-        return cls(response=Response.from_stored(columns), **{name: columns[name] for name in _OWN})
+        return cls(response=Response.from_stored(columns), **{name: columns[name] for name in _ROW_FIELDS})
 
     def as_columns(self) -> dict[str, Any]:
         """Return the row as columns in the order of `COLUMNS`."""
-        values = self.response.as_stored() | {name: getattr(self, name) for name in _OWN}
+        values = self.response.as_stored() | {name: getattr(self, name) for name in _ROW_FIELDS}
         return {name: values[name] for name in COLUMNS}
 
     @property
@@ -51,7 +51,7 @@ class ResponseRow:
         return problem_key(self.benchmark, self.problem_id)
 
 
-def order(row: ResponseRow) -> tuple[str, str, str, int]:
+def sort_key(row: ResponseRow) -> tuple[str, str, str, int]:
     return row.worker, row.benchmark, row.problem_id, row.sample
 
 
@@ -67,7 +67,7 @@ COLUMNS = {
     "grading_usd": "float64",
 }
 """A table's columns, each with its type: row, response and usage side by side."""
-_OWN = tuple(name for name in COLUMNS if name not in RESPONSE_COLUMNS)
+_ROW_FIELDS = tuple(name for name in COLUMNS if name not in RESPONSE_COLUMNS)
 _OPTIONAL = tuple(USAGE_COLUMNS)[2:]
 """Columns that tables of an earlier version lack."""
 
@@ -81,12 +81,12 @@ def load_responses(folder: Path) -> list[ResponseRow]:
     """Return all rows below a folder (or of one file), sorted. Raises `DataError` for a file that is not such a
     table."""
     files = [folder] if folder.is_file() else sorted(folder.rglob("*.parquet"))
-    rows = [row for file in files for row in _read(file)]
-    return sorted(rows, key=order)
+    rows = [row for file in files for row in _read_table(file)]
+    return sorted(rows, key=sort_key)
 
 
-def _read(file: Path) -> list[ResponseRow]:
-    with opened_table(file, REMEDY) as table:
+def _read_table(file: Path) -> list[ResponseRow]:
+    with open_table(file, REMEDY) as table:
         there = [name for name in COLUMNS if name in table.schema_arrow.names]
         if missing := [name for name in COLUMNS if name not in there and name not in _OPTIONAL]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
@@ -96,7 +96,7 @@ def _read(file: Path) -> list[ResponseRow]:
     return rows
 
 
-def schema() -> Any:
+def arrow_schema() -> Any:
     """The tables' Arrow schema."""
     import pyarrow as pa
 

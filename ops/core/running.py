@@ -1,4 +1,4 @@
-"""`run_async`: asynchronous work that a signal ends as a whole; `rare_gc`: fewer collections meanwhile."""
+"""Run asynchronous work that a signal ends as a whole, and collect garbage more rarely meanwhile."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 GC_THRESHOLDS = (20_000, 20, 20)
-"""Values of `gc.set_threshold` in `rare_gc`. With Python's own (700, 10, 10) the collector takes much of the time of
-calls by LiteLLM, which makes many objects; `make bench` measures these calls."""
+"""Values of `gc.set_threshold` in `collect_garbage_rarely`. With Python's own (700, 10, 10) the collector takes much of
+the time of calls by LiteLLM, which makes many objects; `make bench` measures these calls."""
 
 
 @contextmanager
-def rare_gc() -> Iterator[None]:
+def collect_garbage_rarely() -> Iterator[None]:
     """Collect cyclic garbage more rarely inside the block, in all threads of this process.
 
     Most objects of a call are freed without the collector. Thresholds that are already higher stay.
@@ -48,7 +48,7 @@ def run_async(work: Coroutine[Any, Any, Result]) -> Result:
     received: list[int] = []
 
     try:
-        with rare_gc(), asyncio.Runner() as runner:
+        with collect_garbage_rarely(), asyncio.Runner() as runner:
             loop = runner.get_loop()
             task = loop.create_task(work)
 

@@ -11,12 +11,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from ops.core.errors import ConfigError
-from ops.core.installation import install_extra
+from ops.core.installation import install_extra_command
 
 _TIMEOUT_S = 10.0
 
 
-class _Kind(NamedTuple):
+class _AddressKind(NamedTuple):
     """The valid content of an environment variable."""
 
     name: str
@@ -24,27 +24,27 @@ class _Kind(NamedTuple):
     example: str
 
 
-_REDIS = _Kind("Redis server", ("redis", "rediss", "unix"), "redis://HOST:PORT/DB")
-_EITHER = _Kind(
+_REDIS = _AddressKind("Redis server", ("redis", "rediss", "unix"), "redis://HOST:PORT/DB")
+_REDIS_OR_POSTGRES = _AddressKind(
     "Redis or Postgres server",
     ("redis", "rediss", "unix", "postgresql", "postgres"),
     "redis://HOST:PORT/DB or postgresql://USER:PASSWORD@HOST:PORT/DB",
 )
-_POSTGRES = _Kind("Postgres server", ("postgresql", "postgres"), "postgresql://USER:PASSWORD@HOST:PORT/DB")
-_MLFLOW = _Kind(
+_POSTGRES = _AddressKind("Postgres server", ("postgresql", "postgres"), "postgresql://USER:PASSWORD@HOST:PORT/DB")
+_MLFLOW = _AddressKind(
     "MLflow store",
     ("http", "https", "sqlite", "postgresql", "mysql", "mssql", "file", "databricks", "databricks-uc"),
     "http://HOST:PORT or sqlite:///FILE",
 )
 _VARIABLES = {
-    "PODIUM_CACHE_URL": _EITHER,
+    "PODIUM_CACHE_URL": _REDIS_OR_POSTGRES,
     "PODIUM_LIMITS_URL": _REDIS,
     "PODIUM_LEDGER_URL": _POSTGRES,
     "MLFLOW_TRACKING_URI": _MLFLOW,
 }
 
 
-def wrong_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
+def find_invalid_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
     """Return the error of each set variable without a valid address; no server is contacted.
 
     `mlflow`: check MLflow's variable too, which a rehearsal does not read.
@@ -59,8 +59,8 @@ def wrong_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
 
 
 def check_addresses(*, mlflow: bool = True) -> None:
-    """Raise the first of `wrong_addresses`, before anything is spent."""
-    for error in wrong_addresses(mlflow=mlflow):
+    """Raise the first of `find_invalid_addresses`, before anything is spent."""
+    for error in find_invalid_addresses(mlflow=mlflow):
         raise error
 
 
@@ -72,14 +72,14 @@ def check_address(url: str, variable: str) -> None:
         raise ConfigError(variable, "", f"is not an address of a {kind.name}", f"Write {kind.example}, or unset it")
 
 
-def _is_address(url: str, kind: _Kind) -> bool:
+def _is_address(url: str, kind: _AddressKind) -> bool:
     if kind is _MLFLOW and (url == "databricks" or Path(url).is_absolute()):
         return True
     if any(character <= " " for character in url) or not ("://" in url or url.startswith("file:")):
         return False
     try:
         parts = urlsplit(url)
-        several_hosts = kind in (_POSTGRES, _EITHER) and "," in parts.netloc  # each with its own port
+        several_hosts = kind in (_POSTGRES, _REDIS_OR_POSTGRES) and "," in parts.netloc  # each with its own port
         usable = several_hosts or parts.port is None or parts.port > 0
     except ValueError:
         return False
@@ -87,13 +87,13 @@ def _is_address(url: str, kind: _Kind) -> bool:
     return usable and scheme in kind.schemes and (scheme not in ("http", "https") or bool(parts.hostname))
 
 
-def shown(url: str) -> str:
+def hide_password(url: str) -> str:
     """Return the URL without a possible password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def redis_client(url: str, variable: str) -> Any:
+def open_redis_client(url: str, variable: str) -> Any:
     """Return a client of the Redis server in the environment variable `variable`; it connects at its first use.
 
     Raises `ConfigError` if the client is not installed or the URL is invalid.
@@ -103,7 +103,10 @@ def redis_client(url: str, variable: str) -> Any:
         import redis
     except ModuleNotFoundError:
         raise ConfigError(
-            variable, shown(url), "needs the Redis client, which is not installed", f"Run {install_extra('redis')}"
+            variable,
+            hide_password(url),
+            "needs the Redis client, which is not installed",
+            f"Run {install_extra_command('redis')}",
         ) from None
     return redis.Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
 
@@ -112,7 +115,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Leases(Generic[K, V]):
+class LeaseRenewer(Generic[K, V]):
     """Leases by key, and a thread that calls `renew` with all of them every `every_s` seconds.
 
     The child of a fork holds none of its parent's leases. An exception of `renew` ends the renewal, so `renew` must
@@ -127,7 +130,7 @@ class Leases(Generic[K, V]):
         self._pid = os.getpid()
 
     @contextmanager
-    def held(self) -> Iterator[dict[K, V]]:
+    def locked(self) -> Iterator[dict[K, V]]:
         """Give all leases to this thread alone inside the block: added ones are renewed from then on, removed ones no
         more."""
         if self._pid != os.getpid():  # after a fork: the thread and the holder of the lock are gone
@@ -137,10 +140,10 @@ class Leases(Generic[K, V]):
                 yield self._held
             finally:
                 if self._held and self._thread is None:
-                    self._thread = threading.Thread(target=self._keep, name=self._name, daemon=True)
+                    self._thread = threading.Thread(target=self._renew_repeatedly, name=self._name, daemon=True)
                     self._thread.start()
 
-    def _keep(self) -> None:
+    def _renew_repeatedly(self) -> None:
         pause = threading.Event()
         while not pause.wait(self._every_s):
             with self._lock:

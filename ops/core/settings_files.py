@@ -19,10 +19,10 @@ import yaml
 
 from ops.core.errors import ConfigError
 
-MOST_BYTES = 1_000_000
-MOST_VALUES = 100_000
+MAX_BYTES = 1_000_000
+MAX_VALUES = 100_000
 """Maximum number of values in one file; the values of an alias count at each use."""
-DEEPEST = 40
+MAX_DEPTH = 40
 """Maximum number of nesting levels."""
 _LARGEST_INT = 2**63 - 1
 
@@ -49,8 +49,8 @@ _TAG = "tag:yaml.org,2002:"
 _KINDS = ((stat.S_ISDIR, "is a folder"), (stat.S_ISFIFO, "is a pipe"), (stat.S_ISSOCK, "is a socket"))
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a regular file of at most `MOST_BYTES`. Raises `FileNotFoundError`, and `ConfigError`
+def read_settings_text(file: Path) -> str:
+    """Return the text of a regular file of at most `MAX_BYTES`. Raises `FileNotFoundError`, and `ConfigError`
     otherwise."""
     try:
         mode = file.stat().st_mode  # checked before it is opened, because opening a pipe waits for a writer
@@ -58,14 +58,16 @@ def read_text(file: Path) -> str:
             kind = next((what for is_kind, what in _KINDS if is_kind(mode)), "is a device")
             raise ConfigError(file, "", f"{kind}, not a text file", "Put a text file there")
         with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
+            content = opened.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
         remedy = "Make it a text file that this user may read"
-        raise ConfigError(_shown(file), "", f"cannot be read ({os.strerror(error.errno or 0)})", remedy) from None
-    if len(content) > MOST_BYTES:
-        raise ConfigError(file, "", f"is larger than {MOST_BYTES:,} bytes", "Shorten it")
+        raise ConfigError(
+            _shorten_path(file), "", f"cannot be read ({os.strerror(error.errno or 0)})", remedy
+        ) from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(file, "", f"is larger than {MAX_BYTES:,} bytes", "Shorten it")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -73,31 +75,31 @@ def read_text(file: Path) -> str:
 
 
 def read_yaml(file: Path) -> Any:
-    """Return the value of a YAML file. Raises the errors of `read_text`."""
-    return parse_yaml(read_text(file), file)
+    """Return the value of a YAML file. Raises the errors of `read_settings_text`."""
+    return parse_yaml(read_settings_text(file), file)
 
 
 def parse_yaml(text: str, file: Path) -> Any:
     """Return the value of YAML text, with strings for dates; `file` is named in errors. Raises `ConfigError`."""
     try:
-        node = _composed(text, file)
+        node = _compose_nodes(text, file)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f"line {where.line + 1}" if where else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(file, line, f"is not valid YAML ({problem})", "Correct it") from None
-    return None if node is None else _Values(file).of(node, ())
+    return None if node is None else _ValueReader(file).convert(node, ())
 
 
 @lru_cache(maxsize=32)
-def _composed(text: str, file: Path) -> yaml.Node | None:
+def _compose_nodes(text: str, file: Path) -> yaml.Node | None:
     """Return the text's nodes, which callers only read. Cached, because a plan reads the same files repeatedly."""
     return _Composer(text, file).get_single_node()
 
 
 def read_json(file: Path) -> Any:
-    """Return the value of a JSON file. Raises the errors of `read_text`."""
-    text = read_text(file)
+    """Return the value of a JSON file. Raises the errors of `read_settings_text`."""
+    text = read_settings_text(file)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
@@ -117,16 +119,16 @@ def read_json(file: Path) -> Any:
 
 
 class _Composer(yaml.SafeLoader):
-    """Nodes of the text down to `DEEPEST` levels, with only those tags resolved that the text contains."""
+    """Nodes of the text down to `MAX_DEPTH` levels, with only those tags resolved that the text contains."""
 
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(text)
         self._file, self._depth = file, 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self._depth >= DEEPEST:
+        if self._depth >= MAX_DEPTH:
             line = f"line {self.peek_event().start_mark.line + 1}"  # type: ignore[no-untyped-call]
-            raise ConfigError(self._file, line, f"is nested more than {DEEPEST} levels deep", "Write fewer levels")
+            raise ConfigError(self._file, line, f"is nested more than {MAX_DEPTH} levels deep", "Write fewer levels")
         self._depth += 1
         try:
             node: yaml.Node | None = super().compose_node(parent, index)
@@ -146,21 +148,21 @@ def _plain(value: str) -> str:
     return next((name for name, pattern in _CORE.items() if pattern.fullmatch(value)), "str")
 
 
-class _Values:
+class _ValueReader:
     """Python values of one file's nodes."""
 
     def __init__(self, file: Path) -> None:
-        self._file, self._left = file, MOST_VALUES
+        self._file, self._left = file, MAX_VALUES
 
-    def of(self, node: yaml.Node, path: tuple[str, ...]) -> Any:
+    def convert(self, node: yaml.Node, path: tuple[str, ...]) -> Any:
         """Return the value of a node at `path`. Raises `ConfigError`."""
         self._left -= 1
-        if self._left < 0 or len(path) > DEEPEST:
+        if self._left < 0 or len(path) > MAX_DEPTH:
             self._refuse(node, path, "expands to too many values", "Use fewer aliases")
         if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
-            return [self.of(each, (*path, str(index))) for index, each in enumerate(node.value)]
+            return [self.convert(each, (*path, str(index))) for index, each in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         return self._refuse(node, path, f"has the tag {node.tag}", "Remove the tag")
@@ -171,9 +173,9 @@ class _Values:
         lines: dict[str, int] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.style is None and key.value == "<<":
-                below |= {name: each for name, each in self._merged(value, path).items() if name not in below}
+                below |= {name: each for name, each in self._merge_mappings(value, path).items() if name not in below}
                 continue
-            name = self.of(key, path)
+            name = self.convert(key, path)
             if not isinstance(name, str):
                 self._refuse(key, path, f"the key {name!r:.40} is not text", "Put it in quotes")
             line = key.start_mark.line + 1
@@ -181,14 +183,14 @@ class _Values:
                 where = f"{'.'.join((*path, name))} (lines {lines[name]} and {line})"
                 raise ConfigError(self._file, where, "is written twice", "Keep one of them")
             lines[name] = line
-            own[name] = self.of(value, (*path, name))
+            own[name] = self.convert(value, (*path, name))
         return below | own
 
-    def _merged(self, node: yaml.Node, path: tuple[str, ...]) -> dict[str, Any]:
+    def _merge_mappings(self, node: yaml.Node, path: tuple[str, ...]) -> dict[str, Any]:
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         values: dict[str, Any] = {}
         for part in parts:
-            merged = self.of(part, (*path, "<<"))
+            merged = self.convert(part, (*path, "<<"))
             if not isinstance(merged, dict):
                 self._refuse(part, path, "merges (<<) what is not a mapping", "Name a mapping")
             values |= {name: each for name, each in merged.items() if name not in values}
@@ -225,6 +227,6 @@ class _Values:
         raise ConfigError(self._file, where, problem, remedy)
 
 
-def _shown(file: Path) -> str:
+def _shorten_path(file: Path) -> str:
     """Return the path, shortened if its last part is too long for any file system."""
     return str(file) if len(str(file)) < 300 else f"{str(file)[:200]}…"

@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 60.0
 """Seconds that a writer waits for the writers of other processes."""
-PAGES_KIB = 32_768
+PAGE_CACHE_KIB = 32_768
 """Page cache in KiB: enough for all but the leaves of a tree of ten million keys."""
 
-_AT_ONCE = 500
+_MAX_VALUES_PER_STATEMENT = 500
 """Values in one statement, which SQLite limits."""
 
 _REMEDIES = {
@@ -33,10 +33,10 @@ _REMEDIES = {
     "disk I/O": "Check the disk",
 }
 """Words of SQLite's messages → remedy."""
-_DAMAGED = ("malformed", "Could not decode", "unsupported file format", "no such table", "no such column")
+_DAMAGE_WORDS = ("malformed", "Could not decode", "unsupported file format", "no such table", "no such column")
 """Words of operational errors that only a damaged file causes: its tables are there when it has been opened."""
 _RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
-_MADE_AGAIN = "Give the same command again, which makes the file again"
+_RECREATED = "Give the same command again, which makes the file again"
 
 
 class UnusableFileError(DataError):
@@ -48,7 +48,7 @@ class UnusableFileError(DataError):
     inode: int | None = None
 
 
-class Damaged(UnusableFileError):
+class DamagedDatabaseError(UnusableFileError):
     """The file is not a database any more, or its content is not what was written."""
 
 
@@ -65,8 +65,8 @@ class SqliteFile:
 
     The statements of `schema` make the tables of a new file, whose ``user_version`` is then `version`. A file of a
     version in `earlier` is brought up to `version` by the statements there. A file of another version raises
-    `OtherVersionError`. `only_saves_time`: the content can be made again, so that users do their work through `saving`,
-    which does not stop for a damaged file. `remedy`: what a person does about another damaged file.
+    `OtherVersionError`. `is_disposable`: the content can be made again, so that users do their work through
+    `run_or_recreate`, which does not stop for a damaged file. `remedy`: what a person does about another damaged file.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class SqliteFile:
         schema: Sequence[str],
         *,
         earlier: Mapping[int, Sequence[str]] | None = None,
-        only_saves_time: bool = False,
+        is_disposable: bool = False,
         remedy: str = _RESTORE,
     ) -> None:
         self.path = path
         self._version, self._schema, self._earlier = version, schema, earlier or {}
-        self._remedy = _MADE_AGAIN if only_saves_time else remedy
+        self._remedy = _RECREATED if is_disposable else remedy
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
@@ -91,16 +91,17 @@ class SqliteFile:
     def connection(self) -> Iterator[sqlite3.Connection]:
         """Give the connection, in autocommit mode, to this thread alone inside the block.
 
-        Raises `DataError` for a file that cannot be used now (a full disk, a held lock, no permission), and `Damaged`
-        for one that is not a database any more. Earlier commits are kept, uncommitted changes are not.
+        Raises `DataError` for a file that cannot be used now (a full disk, a held lock, no permission), and
+        `DamagedDatabaseError` for one that is not a database any more. Earlier commits are kept, uncommitted changes
+        are not.
         """
         inode = None
         try:
             with self._lock:
                 if self._connection is None or self._pid != os.getpid():
-                    inode = _inode(self.path)  # before it is opened: another process may put a new file there
+                    inode = _read_inode(self.path)  # before it is opened: another process may put a new file there
                     self._connection, self._pid = self._open(), os.getpid()
-                    self._inode = _inode(self.path) if inode is None else inode
+                    self._inode = _read_inode(self.path) if inode is None else inode
                 inode = self._inode
                 yield self._connection
         except OtherVersionError as error:
@@ -109,27 +110,27 @@ class SqliteFile:
         except sqlite3.DatabaseError as error:
             said = str(error)
             operational = isinstance(error, sqlite3.OperationalError)
-            if type(error) is sqlite3.DatabaseError or (operational and any(words in said for words in _DAMAGED)):
-                raise self._damaged(self.path, said, inode) from error
+            if type(error) is sqlite3.DatabaseError or (operational and any(words in said for words in _DAMAGE_WORDS)):
+                raise self._damaged_error(self.path, said, inode) from error
             if not operational:
                 raise
             if folder := next((file for file in self._files() if file.is_dir()), None):
-                raise self._damaged(folder, "is a folder, and a database belongs there", inode) from error
+                raise self._damaged_error(folder, "is a folder, and a database belongs there", inode) from error
             known = [remedy for words, remedy in _REMEDIES.items() if words in said]
             if not known:
                 raise
             raise DataError(self.path, "", said, known[0]) from error
 
-    def damaged(self, why: str) -> Damaged:
+    def damaged_error(self, why: str) -> DamagedDatabaseError:
         """Return the error that says that the content of this file is not what was written."""
-        return self._damaged(self.path, why, self._inode)
+        return self._damaged_error(self.path, why, self._inode)
 
-    def _damaged(self, file: Path, why: str, inode: int | None) -> Damaged:
-        error = Damaged(file, "", why, self._remedy)
+    def _damaged_error(self, file: Path, why: str, inode: int | None) -> DamagedDatabaseError:
+        error = DamagedDatabaseError(file, "", why, self._remedy)
         error.inode = inode
         return error
 
-    def saving(self, work: Callable[[], T]) -> T:
+    def run_or_recreate(self, work: Callable[[], T]) -> T:
         """Run `work`, and again with a new file if the present one is damaged or of another version of Podium.
 
         This is for content that can be made again; `work` must be repeatable. Raises `DataError` for a file that cannot
@@ -183,7 +184,7 @@ class SqliteFile:
         """
         with self._lock:
             self.close()
-            if _inode(self.path) != why.inode:
+            if _read_inode(self.path) != why.inode:
                 return None
             aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
             log.warning(
@@ -207,31 +208,31 @@ class SqliteFile:
         try:
             _use_wal(connection)
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute(f"PRAGMA cache_size=-{PAGES_KIB}")
-            if not self._is_made(connection):
-                self._make(connection)
+            connection.execute(f"PRAGMA cache_size=-{PAGE_CACHE_KIB}")
+            if not self._has_current_tables(connection):
+                self._create_tables(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _make(self, connection: sqlite3.Connection) -> None:
+    def _create_tables(self, connection: sqlite3.Connection) -> None:
         """Make all tables in one transaction, so that a kill leaves an empty file."""
         with _transaction(connection):
-            if self._is_made(connection):  # by another process
+            if self._has_current_tables(connection):  # by another process
                 return
-            found = _version(connection)
+            found = _read_version(connection)
             if found in self._earlier:
                 log.warning("%s is of an earlier version of Podium, and its content is carried over", self.path)
             for statement in self._earlier.get(found, self._schema):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={self._version}")
 
-    def _is_made(self, connection: sqlite3.Connection) -> bool:
+    def _has_current_tables(self, connection: sqlite3.Connection) -> bool:
         """Return whether the file has its tables; False for a new one, and for one that is carried over. Raises
         `OtherVersionError`."""
         tables = _has_tables(connection)  # before the version: another process makes both in one transaction
-        version = _version(connection)
+        version = _read_version(connection)
         if version == self._version:
             return True
         if (version or tables) and version not in self._earlier:
@@ -267,7 +268,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         time.sleep(0.01)
 
 
-def _inode(file: Path) -> int | None:
+def _read_inode(file: Path) -> int | None:
     """Return the number by which the file system knows the file; None if there is none."""
     try:
         return file.stat().st_ino
@@ -275,7 +276,7 @@ def _inode(file: Path) -> int | None:
         return None
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -289,9 +290,11 @@ def has_content(path: Path) -> bool:
     return any(file.is_dir() or (file.exists() and file.stat().st_size > 0) for file in files)
 
 
-def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:
+def split_into_batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
     """Give parts that are small enough for one statement."""
-    return (values[start : start + _AT_ONCE] for start in range(0, len(values), _AT_ONCE))
+    return (
+        values[start : start + _MAX_VALUES_PER_STATEMENT] for start in range(0, len(values), _MAX_VALUES_PER_STATEMENT)
+    )
 
 
 def placeholders(values: Sequence[str]) -> str:

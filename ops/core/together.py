@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Together(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """Batch work: the callers of one turn of the event loop share one call of `work`.
 
     `work` returns a result, or an exception to raise, for each item in order; an exception that it raises
@@ -24,7 +24,7 @@ class Together(Generic[Item, Result]):
     undo: Callable[[Result], None] | None = None
     _waiting: dict[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Result]]]] = field(default_factory=dict)
 
-    async def do(self, item: Item) -> Result:
+    async def submit(self, item: Item) -> Result:
         """Return the item's own result."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Result] = loop.create_future()

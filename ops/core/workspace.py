@@ -63,7 +63,7 @@ class Workspace:
         return self.root / ".podium"
 
     @property
-    def outcome(self) -> Path:
+    def results_folder(self) -> Path:
         """The folder of policies, runs, scores and models."""
         return self.state / "rehearsal" if self.rehearsal else self.state
 
@@ -89,29 +89,29 @@ class Workspace:
     @property
     def policies(self) -> Path:
         """Base policies, one folder per content key."""
-        return self.outcome / "policies"
+        return self.results_folder / "policies"
 
     @property
     def runs(self) -> Path:
         """Training runs (checkpoints, curves), one folder per content key."""
-        return self.outcome / "runs"
+        return self.results_folder / "runs"
 
     @property
     def scores(self) -> Path:
         """Per-question evaluation results, one file per model and benchmark."""
-        return self.outcome / "scores"
+        return self.results_folder / "scores"
 
     @property
     def reports(self) -> Path:
         """The reports' pages."""
-        return self.outcome / "reports"
+        return self.results_folder / "reports"
 
     @property
     def mlflow_uri(self) -> str:
         """`$MLFLOW_TRACKING_URI`, or the workspace's SQLite store; a rehearsal always uses its own."""
-        own = f"sqlite:///{self.outcome / 'mlflow' / 'mlflow.db'}"
+        own = f"sqlite:///{self.results_folder / 'mlflow' / 'mlflow.db'}"
         return own if self.rehearsal else os.environ.get("MLFLOW_TRACKING_URI") or own
 
     @property
     def mlflow_artifacts(self) -> Path:
-        return self.outcome / "mlflow" / "artifacts"
+        return self.results_folder / "mlflow" / "artifacts"

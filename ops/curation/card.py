@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.core.problem import Problem
 from ops.curation.cover import stratum
 from ops.curation.selector import SELECTORS, SelectionEvidence
@@ -76,7 +76,7 @@ def _tabulate_composition(mix: Sequence[Problem], recipe: Recipe) -> str:
         key: sum(len(p.question.split()) for p in mix if (p.domain, p.benchmark, p.grader) == key) / count
         for key, count in counts.items()
     }
-    return markdown_table(
+    return format_markdown_table(
         ("domain", "benchmark", "grader", "source", "problems", "mean words"),
         [(*key, recipe.benchmarks[key[1]].source, count, f"{words[key]:.0f}") for key, count in sorted(counts.items())],
     )
@@ -94,7 +94,7 @@ def _tabulate_coverage(choice: Selection) -> str:
             )
         )
     head = ("domain", "candidates", "shortlist", "mix", "mean words: candidates", "shortlist", "mix")
-    return f"Problems, in how many strata (family or subject, and level).\n\n{markdown_table(head, rows)}"
+    return f"Problems, in how many strata (family or subject, and level).\n\n{format_markdown_table(head, rows)}"
 
 
 def _describe_weights(choice: Selection, recipe: Recipe) -> list[str]:
@@ -113,19 +113,19 @@ def _describe_weights(choice: Selection, recipe: Recipe) -> list[str]:
             weights = [choice.weights[p.key] for p in problems if p.domain == domain]
             counts = Counter(min(int(value * HISTOGRAM_BINS), HISTOGRAM_BINS - 1) for value in weights)
             rows.append((domain, stage, f"{fmean(weights):.3f}", *(counts[place] for place in range(HISTOGRAM_BINS))))
-    return [f"## {weighing.title}", f"{words}\n\n{markdown_table(('domain', 'of', 'mean', *edges), rows)}"]
+    return [f"## {weighing.title}", f"{words}\n\n{format_markdown_table(('domain', 'of', 'mean', *edges), rows)}"]
 
 
 def _tabulate_kinds(choice: Selection) -> str:
     counters = [Counter((p.domain, _kind_of(p)) for p in problems) for problems in choice[:3]]
     rows = [(*key, *(counter[key] for counter in counters)) for key in sorted(counters[0].keys() | counters[2].keys())]
-    return markdown_table(("domain", "family or subject", "candidates", "shortlist", "mix"), rows)
+    return format_markdown_table(("domain", "family or subject", "candidates", "shortlist", "mix"), rows)
 
 
 def _tabulate_levels(choice: Selection) -> str:
     counters = [Counter((p.domain, p.level or "(none stated)") for p in problems) for problems in choice[:3]]
     rows = [(*key, *(counter[key] for counter in counters)) for key in sorted(counters[0].keys() | counters[2].keys())]
-    return markdown_table(("domain", "level", "candidates", "shortlist", "mix"), rows)
+    return format_markdown_table(("domain", "level", "candidates", "shortlist", "mix"), rows)
 
 
 def _tabulate_agreement(mix: Sequence[Problem], tallies: Tallies | None) -> str:
@@ -135,7 +135,7 @@ def _tabulate_agreement(mix: Sequence[Problem], tallies: Tallies | None) -> str:
     for domain in sorted({problem.domain for problem in mix}):
         counts = count_agreements([p for p in mix if p.domain == domain], tallies)
         rows.append((domain, counts["all"], counts["some"], counts["none"], counts["unmeasured"]))
-    return markdown_table(("domain", "all solve it", "some", "none alone", "not measured"), rows)
+    return format_markdown_table(("domain", "all solve it", "some", "none alone", "not measured"), rows)
 
 
 def _tabulate_removed(contamination: Mapping[str, Any]) -> str:
@@ -149,7 +149,7 @@ def _tabulate_removed(contamination: Mapping[str, Any]) -> str:
     rows = [
         tuple(row[column] for column in ("benchmark", "cause", "kind", "count")) for row in contamination["removed"]
     ]
-    return f"{summary}\n\n{markdown_table(('benchmark', 'cause', 'kind', 'removed'), rows)}" if rows else summary
+    return f"{summary}\n\n{format_markdown_table(('benchmark', 'cause', 'kind', 'removed'), rows)}" if rows else summary
 
 
 def _list_sources(mix: Sequence[Problem], recipe: Recipe) -> str:

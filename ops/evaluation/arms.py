@@ -11,21 +11,29 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
-from ops.core.charts import NARROW_IN, Dots, Plane, Point, png
-from ops.results.leaderboard import Columns, percent, spread
-from ops.results.statistics import MeanEstimate, Offer, Pooled, frontier, holm, mean_over_seeds, pooled
+from ops.core.charts import NARROW_IN, DotPlot, Point, ScatterPlot, render_png
+from ops.results.leaderboard import TableData, error_bar_of, format_accuracy
+from ops.results.statistics import (
+    MeanEstimate,
+    PooledEstimate,
+    PricedAccuracy,
+    adjust_holm,
+    average_over_seeds,
+    estimate_pooled,
+    find_frontier,
+)
 from ops.results.summary import (
-    KEY,
-    Pairs,
-    accuracy,
-    benchmarks_of,
-    by_question,
-    collected,
-    counts_of,
+    QUESTION_KEY,
+    PairedQuestions,
+    average_by_question,
+    collect_in_parts,
+    count_values_by_benchmark,
     gains_over_seeds,
+    list_benchmarks,
+    mean_accuracy,
     mean_per_answer,
 )
-from ops.results.table import Rows, joined
+from ops.results.table import Rows, concatenate_rows
 from ops.workflow.strategy import measure_diversity
 
 if TYPE_CHECKING:
@@ -55,12 +63,12 @@ class Arm:
     @cached_property
     def rows(self) -> pl.LazyFrame:
         """The rows of all runs."""
-        return joined(self.runs)
+        return concatenate_rows(self.runs)
 
     @cached_property
     def questions(self) -> pl.DataFrame:
-        """One line for each scored question (`by_question`)."""
-        return by_question(self.rows)
+        """One line for each scored question (`average_by_question`)."""
+        return average_by_question(self.rows)
 
     @cached_property
     def statistics(self) -> Mapping[str, float]:
@@ -72,7 +80,7 @@ class Arm:
         import polars as pl
 
         scored = ~pl.col("unscorable")
-        [found] = collected(
+        [found] = collect_in_parts(
             self.rows.select(
                 valid=pl.col("format_ok").mean(),
                 right_if_valid=pl.col("correct").filter("format_ok").mean(),
@@ -81,7 +89,9 @@ class Arm:
                 calls=pl.col("workers").list.len().filter(scored).mean(),
             )
         ).to_dicts()
-        patterns = chain.from_iterable(counts.elements() for counts in counts_of(self.rows, "pattern").values())
+        patterns = chain.from_iterable(
+            counts.elements() for counts in count_values_by_benchmark(self.rows, "pattern").values()
+        )
         numbers = {name: float("nan") if value is None else value for name, value in found.items()}
         return numbers | {"entropy": measure_diversity(patterns).entropy}
 
@@ -103,7 +113,7 @@ class Arm:
 
         if group not in (TRAINED_SUBJECTS, UNSEEN_SUBJECTS):
             return self.questions
-        is_unseen = pl.concat_str(KEY, separator="/").is_in(list(self.unseen_keys))
+        is_unseen = pl.concat_str(QUESTION_KEY, separator="/").is_in(list(self.unseen_keys))
         return self.questions.filter(is_unseen if group == UNSEEN_SUBJECTS else ~is_unseen)
 
     def mean_usd(self, benchmarks: Sequence[str]) -> float:
@@ -114,16 +124,16 @@ class Arm:
 class Findings(NamedTuple):
     """The results of a study: tables, a note and a picture."""
 
-    summary: Columns
-    details: Columns
+    summary: TableData
+    details: TableData
     """A longer table, which may be empty."""
     note: str
     """A note on the data behind the tables."""
     picture: bytes
     """A picture as a PNG file."""
-    families: Columns = Columns([], [])
+    families: TableData = TableData([], [])
     """A table by family of questions, which may be empty."""
-    claims: Columns = Columns([], [])
+    claims: TableData = TableData([], [])
     """A table of some arms beside every opponent, pooled over the seeds; it may be empty."""
 
 
@@ -149,7 +159,7 @@ def summarize_arms(
     arms = [arm for own in by_seed.values() for arm in own]
     unscorable = sum(int(arm.statistics["unscorable"]) for arm in arms)
     notes = [note, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
-    none, first = Columns([], []), next(iter(by_seed.values()))
+    none, first = TableData([], []), next(iter(by_seed.values()))
     details = make_seed_table(by_seed) if len(by_seed) > 1 and not claimed_names else none
     shares = make_family_table(arms, families, [arm.name for arm in first[:2]]) if families else none
     drawn = draw_price_plane(by_seed) if claimed_names else draw_differences(first)
@@ -157,12 +167,12 @@ def summarize_arms(
     return Findings(make_arm_table(by_seed), details, " ".join(filter(None, notes)), drawn, shares, pairs)
 
 
-def make_arm_table(by_seed: ArmsBySeed) -> Columns:
+def make_arm_table(by_seed: ArmsBySeed) -> TableData:
     """Return a table with one row per arm: accuracies in per cent, and paired differences in percentage points.
 
     Standard errors are over questions for one seed, and over seeds for several. A 95 % interval replaces a standard
-    error over questions that would mislead (`percent`), and one over seeds that is 0. An arm with a single seed is
-    compared with the arms of every seed. Columns without any value are left out.
+    error over questions that would mislead (`format_accuracy`), and one over seeds that is 0. An arm with a single seed
+    is compared with the arms of every seed. Columns without any value are left out.
     """
     names = list(dict.fromkeys(arm.name for arms in by_seed.values() for arm in arms))
     known = [{arm.name: arm for arm in arms} for arms in by_seed.values()]
@@ -172,7 +182,7 @@ def make_arm_table(by_seed: ArmsBySeed) -> Columns:
     heads = list(dict.fromkeys(head for line in lines.values() for head in line))
     heads = [head for head in heads if any(line.get(head) for line in lines.values())]
     rows: list[TableRow] = [[name, *(line.get(head, "") for head in heads)] for name, line in lines.items()]
-    return Columns(["system", *heads], rows)
+    return TableData(["system", *heads], rows)
 
 
 def _make_cells(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence[str]) -> dict[str, str]:
@@ -180,12 +190,15 @@ def _make_cells(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence
     own = [arms[name] for arms in seeds]
     cells: dict[str, str] = {}
     for group, benchmarks in own[0].groups(own[0].benchmarks).items():
-        cells[f"{group}, %"] = _format_over_seeds([accuracy(arm.questions_of_group(group), benchmarks) for arm in own])
+        cells[f"{group}, %"] = _format_over_seeds(
+            [mean_accuracy(arm.questions_of_group(group), benchmarks) for arm in own]
+        )
         for head in besides:
             others = [arms[own[0].compared_with[head]] for arms in seeds if head in own[0].compared_with]
             pairs = zip(own, others, strict=False)
             points = [
-                Pairs(arm.questions_of_group(group), other.questions).difference(benchmarks) for arm, other in pairs
+                PairedQuestions(arm.questions_of_group(group), other.questions).difference(benchmarks)
+                for arm, other in pairs
             ]
             cells[f"{group} {head}, points"] = _format_over_seeds(points, -1.0) if points else ""
     if own[0].questions.is_empty():
@@ -208,10 +221,10 @@ def _make_cells(seeds: Sequence[Mapping[str, Arm]], name: str, besides: Sequence
 
 
 def _format_over_seeds(estimates: Sequence[MeanEstimate], least: float = 0.0) -> str:
-    found = mean_over_seeds(estimates, least)
+    found = average_over_seeds(estimates, least)
     if len(estimates) > 1 and found.standard_error > 0:  # the standard error over the seeds
         found = MeanEstimate(*found[:3])
-    return percent(found)
+    return format_accuracy(found)
 
 
 def _format_extra_column(values: Sequence[float | str]) -> str:
@@ -219,7 +232,7 @@ def _format_extra_column(values: Sequence[float | str]) -> str:
     return f"{fmean(numbers):.4g}" if len(numbers) == len(values) else str(values[0])
 
 
-def make_claims_table(by_seed: ArmsBySeed, claimed_names: Sequence[str]) -> Columns:
+def make_claims_table(by_seed: ArmsBySeed, claimed_names: Sequence[str]) -> TableData:
     """Return a table of the accuracy of each claimed arm minus that of every opponent, in points, pooled over seeds.
 
     An opponent is an arm that is compared with the Conductor (`MINUS_CONDUCTOR`) on every seed. A question counts if
@@ -233,7 +246,7 @@ def make_claims_table(by_seed: ArmsBySeed, claimed_names: Sequence[str]) -> Colu
     others = [name for name in prices if name in opponents and all(name in seed for seed in seeds)]
     pairs = [(own, other) for own in claimed_names for other in others]
     made = [[_pool_differences(seeds, *pair, benchmarks) for benchmarks in groups.values()] for pair in pairs]
-    adjusted = holm([each.p_value for line in made for each in line]).reshape(len(pairs), len(groups)).tolist()
+    adjusted = adjust_holm([each.p_value for line in made for each in line]).reshape(len(pairs), len(groups)).tolist()
     heads = [
         head for group in groups for head in (f"{group}, points", f"p, {group}", f"detected from, {group}, points")
     ]
@@ -241,7 +254,7 @@ def make_claims_table(by_seed: ArmsBySeed, claimed_names: Sequence[str]) -> Colu
         [own, other, f"{prices[other] / prices[own]:.2f}", *chain.from_iterable(map(_format_claim, line, p_values))]
         for (own, other), line, p_values in zip(pairs, made, adjusted, strict=True)
     ]
-    return Columns(["ours", "minus", "its price ÷ ours", *heads], rows)
+    return TableData(["ours", "minus", "its price ÷ ours", *heads], rows)
 
 
 def _group_by_name(by_seed: ArmsBySeed) -> Iterable[tuple[str, list[Arm]]]:
@@ -253,17 +266,19 @@ def _group_by_name(by_seed: ArmsBySeed) -> Iterable[tuple[str, list[Arm]]]:
     return made.items()
 
 
-def _pool_differences(seeds: Sequence[Mapping[str, Arm]], ours: str, other: str, benchmarks: Sequence[str]) -> Pooled:
-    pairs = [Pairs(arms[ours].questions, arms[other].questions) for arms in seeds]
-    return pooled(gains_over_seeds(pairs, benchmarks))
+def _pool_differences(
+    seeds: Sequence[Mapping[str, Arm]], ours: str, other: str, benchmarks: Sequence[str]
+) -> PooledEstimate:
+    pairs = [PairedQuestions(arms[ours].questions, arms[other].questions) for arms in seeds]
+    return estimate_pooled(gains_over_seeds(pairs, benchmarks))
 
 
 def _benchmarks_of_first_arm(by_seed: ArmsBySeed) -> list[str]:
     """Return the benchmarks of the first arm."""
-    return benchmarks_of(next(iter(by_seed.values()))[0].rows)
+    return list_benchmarks(next(iter(by_seed.values()))[0].rows)
 
 
-def _format_claim(found: Pooled, adjusted: float) -> tuple[str, str, str]:
+def _format_claim(found: PooledEstimate, adjusted: float) -> tuple[str, str, str]:
     p_value = f"{adjusted:.3f}" if adjusted >= 0.001 else "< 0.001"
     return f"{100 * found.mean:.1f} ± {100 * found.standard_error:.1f}", p_value, f"{100 * found.detectable:.1f}"
 
@@ -275,18 +290,18 @@ def draw_price_plane(by_seed: ArmsBySeed) -> bytes:
     """
     points, line = list[Point](), list[int]()
     for group, benchmarks in group_benchmarks(_benchmarks_of_first_arm(by_seed)).items():
-        begun, offers = len(points), list[Offer]()
+        begun, offers = len(points), list[PricedAccuracy]()
         for name, own in _group_by_name(by_seed) if benchmarks else ():
-            estimate = mean_over_seeds([accuracy(arm.questions, benchmarks) for arm in own])
-            offers.append(Offer(fmean(arm.mean_usd(benchmarks) for arm in own), estimate.mean))
+            estimate = average_over_seeds([mean_accuracy(arm.questions, benchmarks) for arm in own])
+            offers.append(PricedAccuracy(fmean(arm.mean_usd(benchmarks) for arm in own), estimate.mean))
             kind = "Conductor" if name.endswith("Conductor") else "others"
-            points.append(Point(name, offers[-1].price, spread(estimate), f"{kind}, {group}"))
-        line = [begun + place for place in frontier(offers)] or line
+            points.append(Point(name, offers[-1].price, error_bar_of(estimate), f"{kind}, {group}"))
+        line = [begun + place for place in find_frontier(offers)] or line
     # docs/images has this picture, which is read on telephones too.
-    return png(Plane("", "USD a question (logarithmic)", "right, in %", points, line), width=NARROW_IN)
+    return render_png(ScatterPlot("", "USD a question (logarithmic)", "right, in %", points, line), width=NARROW_IN)
 
 
-def make_seed_table(by_seed: ArmsBySeed) -> Columns:
+def make_seed_table(by_seed: ArmsBySeed) -> TableData:
     """Return a table of the arms with one row per seed and arm."""
     tables = {seed: make_arm_table({seed: arms}) for seed, arms in by_seed.items()}
     heads = list(dict.fromkeys(head for each in tables.values() for head in each.head))
@@ -295,10 +310,10 @@ def make_seed_table(by_seed: ArmsBySeed) -> Columns:
         for seed, each in tables.items()
         for row in each.rows
     ]
-    return Columns(["seed", *heads], rows)
+    return TableData(["seed", *heads], rows)
 
 
-def make_family_table(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> Columns:
+def make_family_table(arms: Sequence[Arm], families: Mapping[str, str], names: Sequence[str]) -> TableData:
     """Return a table by family of questions.
 
     Its columns are the accuracy of each named arm, and the mean steps and the most frequent workers of the first of
@@ -306,15 +321,17 @@ def make_family_table(arms: Sequence[Arm], families: Mapping[str, str], names: S
     """
     import polars as pl
 
-    of_question = pl.concat_str(KEY, separator="/").replace_strict(families, return_dtype=pl.String)
+    of_question = pl.concat_str(QUESTION_KEY, separator="/").replace_strict(families, return_dtype=pl.String)
     chosen = ("correct", "steps", "place", pl.col("workers").list.join(", "))
     named = [arm.rows.with_columns(family=of_question, arm=pl.lit(arm.name)) for arm in arms]
     rows = pl.concat(named).with_row_index("place").select("family", "arm", *chosen)
-    order = collected(rows.group_by("family").agg(pl.col("place").min())).sort("place")["family"]
-    means = collected(rows.group_by("family", "arm").agg(pl.col("correct", "steps").mean(), pl.len().alias("rows")))
+    order = collect_in_parts(rows.group_by("family").agg(pl.col("place").min())).sort("place")["family"]
+    means = collect_in_parts(
+        rows.group_by("family", "arm").agg(pl.col("correct", "steps").mean(), pl.len().alias("rows"))
+    )
     found = {(family, arm): own for family, arm, *own in means.iter_rows()}
     uses = rows.filter(pl.col("arm") == names[0]).group_by("family", "workers").agg(pl.len(), pl.col("place").min())
-    most = collected(uses).sort(["len", "place"], descending=[False, True])
+    most = collect_in_parts(uses).sort(["len", "place"], descending=[False, True])
     commonest = {family: (workers, times) for family, workers, times, _ in most.iter_rows()}
     lines: list[TableRow] = []
     for family in order:
@@ -322,7 +339,7 @@ def make_family_table(arms: Sequence[Arm], families: Mapping[str, str], names: S
         _, steps, count = found[family, names[0]]
         workers, times = commonest[family]
         lines.append([family, *shares, f"{steps:.1f}", f"{workers or 'no workflow'} ({times / count:.0%})"])
-    return Columns(["family", *(f"{name}, %" for name in names), "steps", "its commonest workers, in order"], lines)
+    return TableData(["family", *(f"{name}, %" for name in names), "steps", "its commonest workers, in order"], lines)
 
 
 def draw_differences(arms: Sequence[Arm]) -> bytes:
@@ -334,10 +351,12 @@ def draw_differences(arms: Sequence[Arm]) -> bytes:
     compared = {arm.name: next(iter(arm.compared_with.values())) for arm in arms if arm.compared_with}
     estimates = {
         arm.name: {
-            group: Pairs(arm.questions_of_group(group), by_name[compared[arm.name]].questions).difference(benchmarks)
+            group: PairedQuestions(arm.questions_of_group(group), by_name[compared[arm.name]].questions).difference(
+                benchmarks
+            )
             if compared
-            else accuracy(arm.questions_of_group(group), benchmarks)
-            for group, benchmarks in arm.groups(benchmarks_of(arm.rows)).items()
+            else mean_accuracy(arm.questions_of_group(group), benchmarks)
+            for group, benchmarks in arm.groups(list_benchmarks(arm.rows)).items()
         }
         for arm in arms
         if not compared or arm.name in compared
@@ -353,8 +372,8 @@ def draw_estimates(estimates: Mapping[str, Mapping[str, MeanEstimate]], unit: st
     `estimates` is label → group → estimate from -1 to 1; every label has the same groups.
     """
     groups = list(dict.fromkeys(group for each in estimates.values() for group in each))
-    series = {group: [spread(each[group]) for each in estimates.values()] for group in groups}
-    return png(Dots("", unit, "", list(estimates), series, zero=True))
+    series = {group: [error_bar_of(each[group]) for each in estimates.values()] for group in groups}
+    return render_png(DotPlot("", unit, "", list(estimates), series, shows_zero_line=True))
 
 
 def group_benchmarks(benchmarks: Sequence[str]) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from ops.benchmarks.problem_files import questions_key, read_evaluation_question
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.core.atomic import replacing, sha256_of
+from ops.core.atomic import replace_atomically, sha256_of
 from ops.core.checked import read_json, write_json
 from ops.core.errors import DataError
 from ops.core.problem import Problem
@@ -34,11 +34,11 @@ from ops.evaluation.stored import (
 )
 from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores, make_score_reader
 from ops.precaching.profiles import find_best_worker
-from ops.results.leaderboard import Leaderboard, leaderboard
-from ops.results.reach import Reach, reach
+from ops.results.leaderboard import Leaderboard, build_leaderboard
+from ops.results.reach import Reach, compute_reach
 from ops.results.statistics import MeanEstimate
-from ops.results.summary import KEY, Summary
-from ops.results.table import Rows, joined, table
+from ops.results.summary import QUESTION_KEY, Summary
+from ops.results.table import Rows, concatenate_rows, to_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,12 +87,12 @@ def compare_systems(setup: Setup, policy: Path, base_policy: Path | None) -> Com
     )
     taught = base_policy if setup.recipe.cold_start else None
     cold = read_policy_scores(setup, taught, COLD_START, list(domains)) if taught else None
-    board = leaderboard(conductor, baselines, cold)
-    singles = joined(read_worker_scores(setup, name) for name in asked)
+    board = build_leaderboard(conductor, baselines, cold)
+    singles = concatenate_rows(read_worker_scores(setup, name) for name in asked)
     every = set(asked) == set(setup.pool.names)  # the ceiling needs the answers of every worker
     groups = {"in-domain": training_benchmarks(), "OOD": ood_benchmarks()} if every else {}
     others = () if cold is None else cold
-    reaches = {name: reach(conductor, others, singles, benchmarks) for name, benchmarks in groups.items()}
+    reaches = {name: compute_reach(conductor, others, singles, benchmarks) for name, benchmarks in groups.items()}
     made = Comparison(
         policy=policy_key(policy),
         leaderboard=board,
@@ -133,7 +133,7 @@ def read_comparison(setup: Setup, policy: Path) -> Comparison:
         conductor=read_policy_scores(setup, policy, CONDUCTOR, list(domains)),
         best_worker=best,
         best_worker_rows=_with_domains(read_worker_scores(setup, best), domains),
-        reach={name: Reach.stored(part) for name, part in facts.get("reach", {}).items()},
+        reach={name: Reach.from_json(part) for name, part in facts.get("reach", {}).items()},
         scores_key=_conductor_scores_key(setup, policy),
         questions=question_keys(setup),
         graders=grader_keys(setup),
@@ -155,7 +155,7 @@ def _list_validity_keys(setup: Setup, policy: Path) -> dict[str, Any]:
 
 def _conductor_scores_key(setup: Setup, policy: Path) -> str:
     questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
-    return digest([scores_key(setup.asked_on(name), policy, questions_of[name]) for name in sorted(questions_of)])
+    return digest([scores_key(setup.for_benchmark(name), policy, questions_of[name]) for name in sorted(questions_of)])
 
 
 def question_keys(setup: Setup) -> dict[str, str]:
@@ -247,7 +247,7 @@ def write_outcomes(setup: Setup, policy: Path, base_policy: Path | None) -> Path
     file = outcomes_file(setup.workspace, policy)
     policies = {CONDUCTOR: policy_key(policy), COLD_START: policy_key(base_policy) if base_policy else ""}
     read = list_row_sources(setup, policy, base_policy).values()
-    with replacing(file) as temporary:
+    with replace_atomically(file) as temporary:
         write_outcome_table(setup, (each for source in read for each in source().items()), policies, temporary)
     return file
 
@@ -266,17 +266,17 @@ def write_outcome_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pools = {name: setup.asked_on(name).pool.answers_key for name in setup.recipe.benchmarks}
+    pools = {name: setup.for_benchmark(name).pool.answers_key for name in setup.recipe.benchmarks}
     empty = pd.DataFrame(columns=list(OUTCOME_COLUMNS)).astype(OUTCOME_COLUMNS)
     schema = pa.Table.from_pandas(empty, preserve_index=False).schema
     columns = {
         "pool": pl.col("benchmark").replace_strict(pools, return_dtype=pl.String),
-        "problem": pl.concat_str(KEY, separator="/"),
+        "problem": pl.concat_str(QUESTION_KEY, separator="/"),
         "correct": pl.when(~pl.col("unscorable")).then(pl.col("correct") == 1),
         "calls": pl.col("usage").list.len().cast(pl.Int64),
     }
     with pq.ParquetWriter(file, schema) as writer:
         for system, rows in systems:
             known = {"system": pl.lit(system), "policy": pl.lit(policies.get(system, ""))}
-            for part in table(rows).with_columns(**columns, **known).select(list(OUTCOME_COLUMNS)).collect_batches():
+            for part in to_table(rows).with_columns(**columns, **known).select(list(OUTCOME_COLUMNS)).collect_batches():
                 writer.write_table(part.to_arrow().cast(schema))

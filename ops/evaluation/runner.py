@@ -16,7 +16,7 @@ from ops.config import Evaluation, RoundLimits, Vote
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.evaluation.method import Attempt, Branches, Method, WorkflowAuthor
-from ops.results.outcome_rows import OutcomeRow, Played
+from ops.results.outcome_rows import OutcomeRow, SystemExecution
 from ops.workers.scheduling import Client
 from ops.workflow.grammar import ParseResult
 from ops.workflow.judging import grade_answers
@@ -88,7 +88,7 @@ async def evaluate(
                     ) from None
         return texts
 
-    async def run_once(chosen: Sequence[Problem], repeat: int, number: int) -> list[Played]:
+    async def run_once(chosen: Sequence[Problem], repeat: int, number: int) -> list[SystemExecution]:
         """Run the workflow with this number of each question."""
         sample = number * settings.repeats + repeat
         if isinstance(conductor, PromptedConductor):
@@ -99,7 +99,9 @@ async def evaluate(
             return _raise_first_error(await asyncio.gather(*authored, return_exceptions=True))
         questions = [Question(problem, team, sample, given.get((problem.key, repeat))) for problem in chosen]
         writing = partial(write, chosen=chosen, number=number, sample=sample)
-        return [Played((trace,)) for trace in await answer_questions(questions, writing, limits, has_room=has_room)]
+        return [
+            SystemExecution((trace,)) for trace in await answer_questions(questions, writing, limits, has_room=has_room)
+        ]
 
     async def answer(chosen: Sequence[Problem], repeat: int) -> None:
         """Let the Conductor answer a set of questions, and record the rows."""
@@ -136,7 +138,7 @@ async def evaluate_method(
     """
     room = asyncio.Semaphore(settings.batch * MAX_BATCHES_IN_PROGRESS)
 
-    async def run(problem: Problem, branches: Branches, repeat: int) -> Played:
+    async def run(problem: Problem, branches: Branches, repeat: int) -> SystemExecution:
         questions = [
             Question(problem, team, sample, workflow.render(), ParseResult(workflow))
             for workflow, sample in zip(branches, _number_branches(branches, repeat), strict=True)
@@ -149,10 +151,10 @@ async def evaluate_method(
                 while asked := await election.next_wave():
                     running = (answer_questions([questions[number]]) for number in asked)
                     traces = _raise_first_error(await asyncio.gather(*running, return_exceptions=True))
-                    election.count(asked, [[Played((trace,))] for [trace] in traces])
+                    election.count(asked, [[SystemExecution((trace,))] for [trace] in traces])
                 [played] = election.elected()
             else:
-                played = Played(tuple(await answer_questions(questions)))
+                played = SystemExecution(tuple(await answer_questions(questions)))
         if on_done is not None:
             on_done(1)
         return played
@@ -227,17 +229,17 @@ async def _grade_and_record(
     add: AddRows,
     chosen: Sequence[Problem],
     repeat: int,
-    played: Sequence[Played],
+    played: Sequence[SystemExecution],
     client: Client,
     on_played: OnExecuted | None = None,
 ) -> None:
     """Grade the answers of a set of questions, and add its rows."""
-    grades = await grade_answers(chosen, [each.counts.answer for each in played], client)
+    grades = await grade_answers(chosen, [each.graded_trace.answer for each in played], client)
     made = zip(chosen, played, grades, strict=True)
-    own = [OutcomeRow.of(problem, repeat, each, grade) for problem, each, grade in made]
+    own = [OutcomeRow.from_execution(problem, repeat, each, grade) for problem, each, grade in made]
     add(own)
     if on_played is not None:
-        on_played(own, [each.counts for each in played])
+        on_played(own, [each.graded_trace for each in played])
 
 
 def _sort_rows(rows: Sequence[OutcomeRow], problems: Sequence[Problem]) -> list[OutcomeRow]:
@@ -250,7 +252,7 @@ class _Election:
 
     def __init__(self, ballots: Sequence[Ballot]) -> None:
         self._ballots = ballots
-        self._executions: list[list[Played]] = [[] for _ in ballots]
+        self._executions: list[list[SystemExecution]] = [[] for _ in ballots]
         self._waves: list[range] = []
 
     async def next_wave(self) -> dict[int, list[int]]:
@@ -262,22 +264,22 @@ class _Election:
         numbers = sorted({number for wave in self._waves for number in wave})
         return {number: [index for index, wave in enumerate(self._waves) if number in wave] for number in numbers}
 
-    def count(self, asked: Mapping[int, Sequence[int]], ran: Sequence[Sequence[Played]]) -> None:
+    def count(self, asked: Mapping[int, Sequence[int]], ran: Sequence[Sequence[SystemExecution]]) -> None:
         """Count the answers of a wave: for each number of a workflow, those of its questions."""
         for indices, played in zip(asked.values(), ran, strict=True):
             for index, each in zip(indices, played, strict=True):
                 self._executions[index].append(each)
         for ballot, wave, own in zip(self._ballots, self._waves, self._executions, strict=True):
             if wave:
-                ballot.add_answers([each.counts.answer for each in own[wave.start :]])
+                ballot.add_answers([each.graded_trace.answer for each in own[wave.start :]])
 
-    def elected(self) -> list[Played]:
+    def elected(self) -> list[SystemExecution]:
         """Return the execution of each question, with the workflow whose answer counts."""
         return [
-            Played(
-                tuple(each.counts for each in own),
+            SystemExecution(
+                tuple(each.graded_trace for each in own),
                 ballot.winners[0],
-                tuple(writing for each in own for writing in each.writings),
+                tuple(writing for each in own for writing in each.writing_traces),
                 tuple(ballot.waves),
             )
             for ballot, own in zip(self._ballots, self._executions, strict=True)
@@ -295,12 +297,12 @@ def _raise_first_error(results: Sequence[Result | BaseException]) -> list[Result
     return [result for result in results if not isinstance(result, BaseException)]
 
 
-async def _run_authored(author: WorkflowAuthor, problem: Problem, team: Team, repeat: int) -> Played:
+async def _run_authored(author: WorkflowAuthor, problem: Problem, team: Team, repeat: int) -> SystemExecution:
     """Let a worker write the question's workflow, and execute it."""
     writing = await write_workflow(author.worker, author.prompt(problem), team, repeat)
     text = writing.answer or ""
     [trace] = await answer_questions([Question(problem, team, repeat, text, author.parse(text))])
-    return Played((trace,), writings=(writing,))
+    return SystemExecution((trace,), writing_traces=(writing,))
 
 
 def _number_branches(branches: Branches, repeat: int) -> list[Sample]:

@@ -14,7 +14,7 @@ from types import TracebackType
 from ops.core.errors import DataError
 from ops.core.once import Key
 from ops.results.outcome_rows import CallUsage, OutcomeRow
-from ops.results.table import veiled, write_rows
+from ops.results.table import hide_texts, write_rows
 
 _TABLE = """CREATE TABLE rows (
     benchmark TEXT, problem TEXT, repeat INTEGER, fields TEXT, PRIMARY KEY (benchmark, problem, repeat)
@@ -48,7 +48,7 @@ class RowSorter:
 
     def add(self, rows: Sequence[OutcomeRow]) -> None:
         """Take rows; a row replaces an earlier one of the same question and repeat."""
-        values = [(row.benchmark, row.problem_id, row.repeat, _encode_row(row)) for row in veiled(rows)]
+        values = [(row.benchmark, row.problem_id, row.repeat, _encode_row(row)) for row in hide_texts(rows)]
         try:
             self._connection.execute("BEGIN")
             self._connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", values)

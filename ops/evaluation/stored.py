@@ -11,15 +11,15 @@ from ops.benchmarks.problem_files import questions_key, read_evaluation_question
 from ops.conductor.policy import policy_key
 from ops.config import Pool, Setup, digest
 from ops.core.errors import DataError
-from ops.core.once import Key, check_made, with_code
+from ops.core.once import Key, add_code_version, check_inputs
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import needs_every_worker
 from ops.precaching.profiles import find_best_worker
 from ops.precaching.stored import evaluation_folder, responses_key
-from ops.results.table import at_prices, joined, of_responses, scan, scan_responses
-from ops.workers.pool import at_prices as responses_at_prices
+from ops.results.table import concatenate_rows, reprice_rows, response_rows_as_scores, scan_responses, scan_rows
+from ops.workers.pool import reprice_responses as responses_at_prices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,11 +36,11 @@ def read_policy_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequen
     questions_of = read_evaluation_questions(setup.workspace, setup.recipe)
     tables = []
     for benchmark in benchmarks:
-        asked, file = setup.asked_on(benchmark), score_file(setup.workspace, name, policy, benchmark)
+        asked, file = setup.for_benchmark(benchmark), score_file(setup.workspace, name, policy, benchmark)
         remedy = f"Materialize {'baselines' if name == COLD_START else 'benchmark_scores'} for {benchmark}"
-        check_made(file, scores_key(asked, policy, questions_of[benchmark]), remedy)
-        tables.append(at_prices(scan(file), asked.pool))
-    return joined(tables)
+        check_inputs(file, scores_key(asked, policy, questions_of[benchmark]), remedy)
+        tables.append(reprice_rows(scan_rows(file), asked.pool))
+    return concatenate_rows(tables)
 
 
 def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
@@ -53,7 +53,9 @@ def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
         "pool": setup.pool.answers_key,
         "questions": questions_key(questions),
         GRADER_KEY: graders_key(questions, setup),
-        "settings": settings_key(setup, "repeats", "temperature", *(["vote"] if setup.recipe.evaluation.votes else [])),
+        "settings": settings_key(
+            setup, "repeats", "temperature", *(["vote"] if setup.recipe.evaluation.has_vote else [])
+        ),
     }
 
 
@@ -62,13 +64,13 @@ def with_execution_code(key: Key, *modules: str) -> Key:
 
     After a change of that code the next run executes the workflows again, with the stored completions and responses.
     """
-    return with_code(key, "ops.evaluation.runner", "ops.conductor.writer", *modules)
+    return add_code_version(key, "ops.evaluation.runner", "ops.conductor.writer", *modules)
 
 
 def settings_key(setup: Setup, *names: str) -> str:
     """Return a hash of the named evaluation settings, the seed and the execution settings that can change answers."""
     evaluation, execution = setup.recipe.evaluation.model_dump(include=set(names)), setup.recipe.execution
-    return digest([evaluation, setup.recipe.seed, execution.what_answers_depend_on])
+    return digest([evaluation, setup.recipe.seed, execution.answer_settings])
 
 
 def score_file(workspace: Workspace, name: str, policy: Path, benchmark: str) -> Path:
@@ -86,7 +88,7 @@ def score_folder(workspace: Workspace, name: str, policy: Path) -> Path:
 
 def select_worker_rows(responses: Iterable[ResponseRow], worker: str) -> pl.LazyFrame:
     """Return the score rows of the named worker; empty if it has no responses."""
-    return of_responses(row for row in responses if row.worker == worker)
+    return response_rows_as_scores(row for row in responses if row.worker == worker)
 
 
 def list_solo_workers(setup: Setup) -> tuple[str, ...]:
@@ -116,17 +118,19 @@ def read_solo_responses(setup: Setup, workers: Sequence[str]) -> list[ResponseRo
 
 def read_worker_scores(setup: Setup, worker: str) -> pl.LazyFrame:
     """Return the score rows of a single worker's own answers. Raises the errors of `read_solo_responses`."""
-    return joined(at_prices(scan_responses(file), pool) for file, pool in _list_response_files(setup, [worker]))
+    return concatenate_rows(
+        reprice_rows(scan_responses(file), pool) for file, pool in _list_response_files(setup, [worker])
+    )
 
 
 def _list_response_files(setup: Setup, workers: Sequence[str]) -> list[tuple[Path, Pool]]:
     files = []
-    setup = setup.of_opponents
+    setup = setup.for_opponents
     for name, questions in read_evaluation_questions(setup.workspace, setup.recipe).items():
-        asked = setup.asked_on(name)
+        asked = setup.for_benchmark(name)
         for worker in workers if questions else ():
             file = response_file(evaluation_folder(setup.workspace), worker, name)
             key = responses_key(asked.pool.worker(worker), questions, asked.recipe.evaluation.repeats, asked)
-            check_made(file, key, f"Materialize baselines for {name}")
+            check_inputs(file, key, f"Materialize baselines for {name}")
             files.append((file, asked.pool))
     return files

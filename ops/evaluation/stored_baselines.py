@@ -12,7 +12,7 @@ from ops.benchmarks.graded import GRADER_KEY, graders_key, read_graded_responses
 from ops.benchmarks.problem_files import questions_key, read_evaluation_questions, read_problems
 from ops.config import Setup, digest
 from ops.core.checked import read_json, write_json
-from ops.core.once import Key, check_made, is_made
+from ops.core.once import Key, check_inputs, is_made
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
@@ -20,8 +20,8 @@ from ops.evaluation.baseline import BaselineScores, WorkflowBaseline, select_bas
 from ops.evaluation.sorting import RowSorter
 from ops.evaluation.stored import settings_key, with_execution_code
 from ops.results.summary import summarize
-from ops.results.table import at_prices, joined, scan
-from ops.workers.pool import at_prices as responses_at_prices
+from ops.results.table import concatenate_rows, reprice_rows, scan_rows
+from ops.workers.pool import reprice_responses as responses_at_prices
 from ops.workflow.few_shots import FewShot, load_few_shots
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class BaselineStore(NamedTuple):
 
     def key(self, benchmark: str, questions: Sequence[Problem]) -> Key:
         """Return the inputs that a reader of the scores on these questions of a benchmark relies on."""
-        asked = self.setup.asked_on(benchmark)
+        asked = self.setup.for_benchmark(benchmark)
         return {
             **self._method_key(),
             "answers": asked.pool.answers_key,
@@ -127,9 +127,9 @@ class BaselineStore(NamedTuple):
         for benchmark, questions in questions_of.items():
             if questions:
                 remedy = f"Materialize baselines for {benchmark}"
-                check_made(self.file(benchmark), self.key(benchmark, questions), remedy)
-                tables.append(at_prices(scan(self.file(benchmark)), self.setup.asked_on(benchmark).pool))
-        return joined(tables)
+                check_inputs(self.file(benchmark), self.key(benchmark, questions), remedy)
+                tables.append(reprice_rows(scan_rows(self.file(benchmark)), self.setup.for_benchmark(benchmark).pool))
+        return concatenate_rows(tables)
 
     def read_scores(self, questions_of: Mapping[str, Sequence[Problem]]) -> BaselineScores:
         """Return the baseline's scores for the leaderboard. Raises `DataError` if they are missing or stale."""
@@ -149,7 +149,7 @@ def list_baseline_stores(setup: Setup) -> list[BaselineStore]:
     if not entries:
         return []
     known = TrainingAnswers.read(setup)
-    return [BaselineStore(setup.of_opponents, entry, known) for entry in entries]
+    return [BaselineStore(setup.for_opponents, entry, known) for entry in entries]
 
 
 def make_score_reader(setup: Setup) -> Callable[[WorkflowBaseline], BaselineScores]:

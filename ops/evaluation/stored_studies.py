@@ -11,16 +11,16 @@ from typing import Any
 from ops.benchmarks.problem_files import find_untrained_questions, read_evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.config.studies import AS_IT_IS, Changes, RecipeStudy, Rounds, Samples, Subsets
+from ops.config.studies import UNCHANGED, Changes, RecipeStudy, Rounds, Samples, Subsets
 from ops.core.checked import read_bytes, read_json, write_json
-from ops.core.digests import replacing_with_digest
+from ops.core.digests import replace_with_digest
 from ops.core.once import INCOMPLETE, is_made
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm, ArmsBySeed, Findings, format_arm_name, summarize_arms
 from ops.evaluation.stored import scores_key, with_execution_code
 from ops.evaluation.study import PolicyStudy
-from ops.results.leaderboard import Columns
-from ops.results.table import Rows, priced, save_rows, scan
+from ops.results.leaderboard import TableData
+from ops.results.table import Rows, reprice_by_benchmark, save_rows, scan_rows
 
 _INDEX, _PICTURE = "study.json", "picture.png"
 
@@ -42,8 +42,8 @@ class Study:
             return summarize_arms(by_seed, families if isinstance(self.entry, Samples) else None)
         if setup.recipe.curation.unseen_subjects:
             by_seed = {seed: _mark_unseen_questions(arms, setup, seed, asked) for seed, arms in by_seed.items()}
-        made = (AS_IT_IS, *(self.selected_changes or self.entry.changes))
-        claimed = ["" if name == AS_IT_IS else name for name in self.entry.claimed if name in made]
+        made = (UNCHANGED, *(self.selected_changes or self.entry.changes))
+        claimed = ["" if name == UNCHANGED else name for name in self.entry.claimed if name in made]
         ours = [format_arm_name("Conductor", name) for name in claimed]
         return summarize_arms(by_seed, None if self.entry.changes else families, claimed_names=ours)
 
@@ -121,7 +121,7 @@ class StudyStore:
             for number, run in enumerate(arm.runs):
                 save_rows(run, self._file(place, number))
         self._folder.mkdir(parents=True, exist_ok=True)
-        with replacing_with_digest(self._folder / _PICTURE) as picture:
+        with replace_with_digest(self._folder / _PICTURE) as picture:
             picture.write_bytes(found.picture)
         listed = [
             {
@@ -151,13 +151,13 @@ class StudyStore:
             return self._study.summarize({self._setup.recipe.seed: self.read_arms()}, self._setup)._replace(
                 picture=picture
             )
-        return Findings(Columns(*facts["summary"]), Columns(*facts["details"]), facts["said"], picture)
+        return Findings(TableData(*facts["summary"]), TableData(*facts["details"]), facts["said"], picture)
 
     def _file(self, place: int, run: int) -> Path:
         return self._folder / str(place) / f"{run}.parquet"
 
     def _rows(self, place: int, run: int) -> Rows:
-        return priced(scan(self._file(place, run), self._remedy), self._setup)
+        return reprice_by_benchmark(scan_rows(self._file(place, run), self._remedy), self._setup)
 
     def _index(self) -> Any:
         return read_json(self._folder / _INDEX, self._remedy)
@@ -180,7 +180,7 @@ def _list_inputs(study: Study, lab: StudyInputs) -> dict[str, str]:
     recipe, entry, policy = lab.setup.recipe, study.entry, lab.policy_after(study.entry.after)
     own = entry.model_dump(exclude={"title"}) if isinstance(entry, RecipeStudy) else {}
     drawing = [recipe.grpo.temperature, recipe.grpo.max_completion_tokens, recipe.generation.model_dump()]
-    scored = [scores_key(lab.setup.asked_on(name), policy, asked) for name, asked in lab.questions.items()]
+    scored = [scores_key(lab.setup.for_benchmark(name), policy, asked) for name, asked in lab.questions.items()]
     return {
         "study": study.name,
         "settings": digest([own, study.selected_changes, recipe.seed, drawing]),

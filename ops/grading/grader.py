@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ops.core.errors import ConfigError
 from ops.core.messages import Message
-from ops.core.problem import Grade, Problem, choice_lines
+from ops.core.problem import Grade, Problem, format_choices
 from ops.core.registry import Registry
-from ops.core.reply_text import answer_text
+from ops.core.reply_text import extract_answer_text
 from ops.grading.harness.mains import MACHINE_FAULT_STATUS
 
 MAX_CHARACTERS = 200_000
@@ -85,7 +85,7 @@ class Grader:
 
         Text in a model's reasoning is not an answer, and control tokens of the chat template are not part of one.
         """
-        return self.find_answer(problem, answer_text(response))
+        return self.find_answer(problem, extract_answer_text(response))
 
     def format_gold_response(self, problem: Problem) -> str:
         """Return the gold answer in the form that the prompt asks for."""
@@ -98,7 +98,7 @@ GRADERS = Registry("ops.grading.graders", Grader)
 def worker_prompt(problem: Problem) -> str:
     """Return the question as a worker reads it: its text, its choices, and the form of the answer."""
     form = GRADERS[problem.grader].answer_format
-    return "\n".join([problem.question, *choice_lines(problem), *([form] if form else [])])
+    return "\n".join([problem.question, *format_choices(problem), *([form] if form else [])])
 
 
 @dataclass(frozen=True)

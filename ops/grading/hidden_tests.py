@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from ops.core.atomic import replacing, sweep
+from ops.core.atomic import remove_leftovers, replace_atomically
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, HiddenTests, Problem, TestKind
 from ops.grading.program import find_tested_names
@@ -98,7 +98,7 @@ def extract_hidden_tests(problem: Problem, folder: Path | None) -> Problem:
 
 
 def _write(file: Path, tests: Iterable[CodeTest]) -> None:
-    with replacing(file) as temporary, temporary.open("wb") as out:
+    with replace_atomically(file) as temporary, temporary.open("wb") as out:
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=_COMPRESSION_LEVEL) as archive:
             for number, test in enumerate(tests, 1):
                 entry = zipfile.ZipInfo(f"{number}.{test.kind}", _EPOCH)
@@ -129,7 +129,7 @@ def remove_unused_hidden_tests(
     """Remove the hidden tests of benchmarks that are not in `benchmarks`, and those of `benchmark` that no problem
     has."""
     used = {hidden_tests_file(folder, problem) for problem in problems if problem.hidden}
-    sweep(folder)
+    remove_leftovers(folder)
     for file in folder.rglob(f"*{SUFFIX}"):
         owner = file.parent.name
         if owner not in benchmarks or (owner == benchmark and file not in used):

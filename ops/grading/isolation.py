@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from ops.core.errors import ConfigError
-from ops.core.installation import make
+from ops.core.installation import make_command
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
@@ -208,7 +208,7 @@ def _environment_libraries(home: Path) -> Libraries:
             "the recipe",
             "grading.environments",
             f"names {home}, which is not an environment of Python {version}",
-            f"Remove it. {make(f'bigcodebench PYTHON={sys.executable}', 'Make it again with this Python')}",
+            f"Remove it. {make_command(f'bigcodebench PYTHON={sys.executable}', 'Make it again with this Python')}",
         )
     return Libraries((str(folder),), str(home / "bin"), str(home))
 

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from ops.core.cpython import literal
+from ops.core.cpython import evaluate_literal
 from ops.core.problem import CodeTest, FailedTest
 
 FLOAT_TOLERANCE = 1e-6
@@ -54,7 +54,7 @@ def _is_same_word(wanted: str, printed: str) -> bool:
 
 def parse_expected(text: str) -> Any:
     """Return the value of a test's `output`: a Python literal, else JSON, else the text itself."""
-    for read in (literal, json.loads):
+    for read in (evaluate_literal, json.loads):
         try:
             return _convert_to_plain(read(text))
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):

@@ -18,7 +18,7 @@ from ops.core.problem import CodeTest, FailedTest, Grade, HiddenTests, Problem, 
 from ops.grading.grader import GRADERS, MAX_CHARACTERS, is_final
 from ops.grading.isolation import choose_isolation, program_libraries
 from ops.grading.version import grader_version
-from ops.store import Computed, Kind, ValueStore, open_backend
+from ops.store import ComputedValue, Kind, ValueStore, open_backend
 
 WITHHELD = "it failed before, and no text about hidden tests is kept"
 
@@ -48,14 +48,15 @@ class VerdictStore:
         """Return the stored verdict on this program, or that of `judge`, which is stored if it is final
         (`grader.is_final`)."""
 
-        def compute(keys: list[str]) -> Mapping[str, Computed[Grade]]:
+        def compute(keys: list[str]) -> Mapping[str, ComputedValue[Grade]]:
             verdict = judge()
             return {
-                key: Computed(verdict, _encode_verdict(problem, verdict) if is_final(verdict) else None) for key in keys
+                key: ComputedValue(verdict, _encode_verdict(problem, verdict) if is_final(verdict) else None)
+                for key in keys
             }
 
         key = _verdict_key(problem, program)
-        verdict = self._store.computed([key], compute)[key]
+        verdict = self._store.get_or_compute([key], compute)[key]
         return verdict if verdict.extracted else verdict._replace(extracted=program)
 
     def put(self, problem: Problem, program: str, verdict: Grade) -> None:

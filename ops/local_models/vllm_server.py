@@ -28,8 +28,8 @@ from filelock import FileLock
 from ops.config import Pool, Serve, Worker
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, WorkerUnreachable
-from ops.core.installation import make
-from ops.core.processes import free_port, name_of
+from ops.core.installation import make_command
+from ops.core.processes import free_port, unique_process_name
 from ops.core.workspace import Workspace
 
 START_TIMEOUT_S = 600.0
@@ -52,8 +52,8 @@ def find_vllm_python(workspace: Workspace) -> Path:
     if not python.is_file():
         raise ConfigError(
             python, "", "does not exist: there is no environment with vLLM",
-            make("vllm-local", "Install vLLM in an environment of its own") + ", or name a Python that has vLLM in "
-            "PODIUM_VLLM_PYTHON",
+            make_command("vllm-local", "Install vLLM in an environment of its own")
+            + ", or name a Python that has vLLM in PODIUM_VLLM_PYTHON",
         )  # fmt: skip
     return python
 
@@ -141,7 +141,7 @@ def _serve_worker(worker: Worker, workspace: Workspace, start_s: float) -> Itera
     server that Podium started, and the last of them stops it. A worker without `api_base` gets the address of the
     server that is recorded under its name, or a free port.
     """
-    folder, me = workspace.state / "vllm", name_of(os.getpid())
+    folder, me = workspace.state / "vllm", unique_process_name(os.getpid())
     folder.mkdir(parents=True, exist_ok=True)
     note, log = folder / f"{worker.name}.json", folder / f"{worker.name}.log"
     lock = FileLock(folder / f"{worker.name}.lock")
@@ -190,7 +190,8 @@ def _recorded_server(note: Path) -> psutil.Process | None:
 
 def _living_users(note: Path) -> list[str]:
     """Return the running processes that use the server, each as often as it uses it."""
-    return [user for user in _read_record(note).get("users", ()) if name_of(int(user.partition(":")[0])) == user]
+    users = _read_record(note).get("users", ())
+    return [user for user in users if unique_process_name(int(user.partition(":")[0])) == user]
 
 
 def _read_record(note: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from ops.config import load_pool
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
-from ops.core.installation import install_extra, pip_install
+from ops.core.installation import install_extra_command, pip_install_command
 from ops.core.workspace import Workspace
 from ops.grading.isolation import choose_isolation
 from ops.planning.machine import Machine, detect_machine
@@ -102,7 +102,10 @@ def _check_gpus(machine: Machine) -> Diagnosis:
 
 
 def _check_engines(machine: Machine) -> Iterator[Diagnosis]:
-    remedies = {"vllm": f"Where the GPUs are: {install_extra('gpu')}", "deepspeed": f"Run {pip_install('deepspeed')}"}
+    remedies = {
+        "vllm": f"Where the GPUs are: {install_extra_command('gpu')}",
+        "deepspeed": f"Run {pip_install_command('deepspeed')}",
+    }
     for name, remedy in remedies.items():
         if name in machine.packages:
             yield Diagnosis(name, "ok", "installed")

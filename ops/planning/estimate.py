@@ -30,7 +30,7 @@ from ops.grading import GRADERS
 from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
-from ops.workers.providers import is_remote, most_tokens, price_of
+from ops.workers.providers import find_price, is_remote, max_prompt_tokens
 from ops.workflow.judging import build_judge_request
 
 CHARACTERS_PER_TOKEN = 4.0
@@ -217,10 +217,12 @@ class CallEstimate(NamedTuple):
         tokens."""
         tier = self.service_tier or ""
         low, expected = (
-            self.price.usd(replace(self.parts, prompt_tokens=prompt, completion_tokens=answer, service_tier=tier))
+            self.price.compute_usd(
+                replace(self.parts, prompt_tokens=prompt, completion_tokens=answer, service_tier=tier)
+            )
             for prompt, answer in zip(self.prompt[:2], self.answer[:2], strict=True)
         )
-        return Range(low, expected, self.price.most_usd(self.prompt.high, self.answer.high, self.service_tier))
+        return Range(low, expected, self.price.compute_max_usd(self.prompt.high, self.answer.high, self.service_tier))
 
     @property
     def tokens(self) -> Range:
@@ -302,8 +304,9 @@ class CallEstimator:
         else:
             prompt = sum(len(message["content"]) for message in planned.messages) / CHARACTERS_PER_TOKEN
             answer = min(answer, planned.worker.max_tokens)
-        most = Range(prompt, prompt, most_tokens(planned.messages)), Range(answer, answer, planned.worker.max_tokens)
-        return self._build_estimate(planned.worker, *most, basis, usage)
+        prompts = Range(prompt, prompt, max_prompt_tokens(planned.messages))
+        answers = Range(answer, answer, planned.worker.max_tokens)
+        return self._build_estimate(planned.worker, prompts, answers, basis, usage)
 
     def _expected_answer(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanUsage | None, float, str]:
         """Return the mean usage of the worker's own calls (or None), the expected tokens of the answer, and their
@@ -321,7 +324,7 @@ class CallEstimator:
         self, worker: Worker, prompt: Range, answer: Range, basis: str, measured: MeanUsage | None = None
     ) -> CallEstimate:
         if worker.name not in self._prices:
-            self._prices[worker.name] = price_of(worker, self._file)
+            self._prices[worker.name] = find_price(worker, self._file)
         price, parts = self._prices[worker.name], measured or MeanUsage()
         return CallEstimate(prompt, answer, self._latency(worker, answer), price, worker.service_tier, parts, basis)
 
@@ -597,7 +600,7 @@ def _plan_verdicts(asks: Iterable[PlannedCall], cache: ResponseCache, prices: Ca
 def find_cached_calls(planned: Sequence[PlannedCall], cache: ResponseCache) -> list[bool]:
     """Return for each planned call whether the cache holds its answer."""
     keys = [ask.key for ask in planned]
-    held = cache.holds(keys)
+    held = cache.find_existing(keys)
     return [key in held for key in keys]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_problems
 from ops.config import Pool, Setup
-from ops.core.errors import DataError, counted
+from ops.core.errors import DataError, format_count
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.planning.estimate import Cost, MeasuredUsage, Range
@@ -28,9 +28,9 @@ from ops.planning.lengths import estimate_lengths, read_shortlist
 from ops.planning.stage_estimates import StageEstimator
 from ops.planning.stored import open_existing_ledger
 from ops.precaching.profiles import map_subjects, tabulate_scores
-from ops.results.statistics import Interval, gain_of_choice, hindsight_gain, oracle_by_chance
+from ops.results.statistics import Interval, estimate_choice_gain, estimate_hindsight_gain, expected_oracle_by_chance
 from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult, read_curve
-from ops.workers.pool import at_prices
+from ops.workers.pool import reprice_responses
 
 FIRST_STEPS = 5
 """The number of initial steps of a run that are compared with the forecast. Later steps also reflect what was
@@ -110,16 +110,16 @@ def measure_headroom(rows: Sequence[ResponseRow], pool: Pool, problems: Iterable
     accuracies = [fmean(float(np.nanmean(array[:, place])) for array in strata) for place in range(len(workers))]
     best = max(range(len(workers)), key=lambda place: accuracies[place])
     level = 2 * CONFIDENCE - 1  # the two-sided confidence at which each end has `CONFIDENCE`
-    first = [row for row in at_prices(reached, pool) if row.sample == 0]
+    first = [row for row in reprice_responses(reached, pool) if row.sample == 0]
     return Headroom(
         problems=sum(map(len, strata)),
         samples=samples,
         workers=len(workers),
         best_worker=workers[best],
         best_accuracy=accuracies[best],
-        gain=gain_of_choice(strata, subjects=subjects, confidence=level),
-        hindsight=hindsight_gain(strata, confidence=level),
-        by_chance=fmean(map(oracle_by_chance, strata)) - accuracies[best] if samples == 1 else float("nan"),
+        gain=estimate_choice_gain(strata, subjects=subjects, confidence=level),
+        hindsight=estimate_hindsight_gain(strata, confidence=level),
+        by_chance=fmean(map(expected_oracle_by_chance, strata)) - accuracies[best] if samples == 1 else float("nan"),
         next_sample_usd=fsum(row.response.cost_usd for row in first),
     )
 
@@ -221,7 +221,7 @@ def forecast_run(
         steps_per_workflow=steps,
         rollouts=grpo.steps * grpo.rollouts_per_step,
         training=StageEstimator(setup, estimate_lengths(setup, rows), {}, measured).estimate_training(),
-        cap_usd=setup.recipe.budget.run_usd if setup.recipe.trains else None,
+        cap_usd=setup.recipe.budget.run_usd if setup.recipe.is_trained else None,
         headroom=measure_headroom(rows, setup.pool, candidates or mix),
     )
 
@@ -318,8 +318,8 @@ def describe_basis(forecast: RunForecast) -> str:
         return "This forecast rests on no answers, because none are stored."
     answers = "one answer" if room.samples == 1 else f"{room.samples} answers"
     return (
-        f"This forecast rests on {counted(room.problems, 'question')}, with {answers} of each of "
-        f"{counted(room.workers, 'worker')}."
+        f"This forecast rests on {format_count(room.problems, 'question')}, with {answers} of each of "
+        f"{format_count(room.workers, 'worker')}."
     )
 
 

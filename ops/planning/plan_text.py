@@ -7,7 +7,7 @@ from typing import Any
 
 from ops.benchmarks.registry import training_domains
 from ops.config import VLLM, Policy, PretrainedPolicy, PromptedPolicy, Setup, StaticPolicy
-from ops.core.errors import counted, sized
+from ops.core.errors import format_count, format_size
 from ops.local_models.vllm_server import GPU_SHARE
 from ops.planning.estimate import (
     ANSWER_TOKENS,
@@ -54,7 +54,7 @@ def describe_recipe(setup: Setup) -> str:
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
         ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
         *([("reward", f"0, 0.5 or 1, and {_format_reward_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
-        ("trainer", f"{counted(grpo.processes, 'process')}, {engine}, {writer}{overlap}"),
+        ("trainer", f"{format_count(grpo.processes, 'process')}, {engine}, {writer}{overlap}"),
     ]
     facts = (
         ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
@@ -62,8 +62,8 @@ def describe_recipe(setup: Setup) -> str:
         ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
         ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
         ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
-        *(training if recipe.trains else []),
-        ("evaluation", f"{', '.join(recipe.benchmarks)}; {counted(recipe.evaluation.repeats, 'repeat')}"),
+        *(training if recipe.is_trained else []),
+        ("evaluation", f"{', '.join(recipe.benchmarks)}; {format_count(recipe.evaluation.repeats, 'repeat')}"),
         ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
     )
     return _format_facts(facts)
@@ -75,7 +75,7 @@ def _describe_policy(policy: Policy) -> str:
     if isinstance(policy, PromptedPolicy):
         return f"{policy.worker}, prompted to write the workflows; nothing is trained"
     if isinstance(policy, StaticPolicy):
-        return f"one workflow of {counted(len(policy.workflow), 'step')}; nothing is trained"
+        return f"one workflow of {format_count(len(policy.workflow), 'step')}; nothing is trained"
     return "scratch, Qwen2 architecture"
 
 
@@ -122,7 +122,7 @@ def _stage_figures(stage: Cost) -> dict[str, Any]:
 
 def _format_machine(plan: RecipePlan) -> str:
     facts = [("machine", str(plan.machine))]
-    if plan.known_shape is None and plan.recipe.trains:
+    if plan.known_shape is None and plan.recipe.is_trained:
         facts.append(("model", "of unknown shape"))
     elif plan.known_shape is not None:
         shape = plan.known_shape.shape
@@ -205,15 +205,15 @@ def _describe_vllm_cache(made: MemoryEstimate, sequence: int) -> str:
 def _format_disk(plan: RecipePlan) -> str:
     parts = []
     if plan.workload is not None:
-        parts.append(f"{plan.max_checkpoints} checkpoints of {sized(plan.checkpoint_gib)}")
-        parts.append(f"weights {sized(plan.weights_gib)}")
+        parts.append(f"{plan.max_checkpoints} checkpoints of {format_size(plan.checkpoint_gib)}")
+        parts.append(f"weights {format_size(plan.weights_gib)}")
     if plan.hidden_tests_gib:
         named = ", ".join(plan.hidden_tests)
-        parts.append(f"hidden tests of {named} and a copy {sized(plan.hidden_tests_gib)} (assumed)")
-    total = f"{sized(plan.disk_gib)}, and {sized(plan.machine.disk_gib)} are free"
+        parts.append(f"hidden tests of {named} and a copy {format_size(plan.hidden_tests_gib)} (assumed)")
+    total = f"{format_size(plan.disk_gib)}, and {format_size(plan.machine.disk_gib)} are free"
     facts = [("disk", f"{', '.join(parts)}: {total}")] if parts else []
     if plan.grading_gib:
-        facts.append(("grading", f"a batch of hidden tests per core: about {sized(plan.grading_gib)} of memory"))
+        facts.append(("grading", f"a batch of hidden tests per core: about {format_size(plan.grading_gib)} of memory"))
     return _format_facts(facts)
 
 

@@ -330,7 +330,7 @@ class RecipePlan:
     def spent_usd(self) -> float:
         """Return the USD that the recipe's run has spent already. They count against its cap."""
         with open_existing_ledger(self.setup) as ledger:
-            return 0.0 if ledger is None else ledger.spent(self.setup.run)
+            return 0.0 if ledger is None else ledger.total_usd(self.setup.run)
 
     @cached_property
     def _measured(self) -> tuple[list[ResponseRow], MeasuredUsage]:

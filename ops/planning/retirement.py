@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from ops.config import Worker
-from ops.workers.litellm_private import models
+from ops.workers.litellm_private import read_model_table
 from ops.workers.providers import is_remote
 
 _CATALOGUED = ("anthropic", "gemini", "openai")
@@ -29,7 +29,9 @@ def is_unlisted(worker: Worker) -> bool:
     """Return True if the map lists the provider's models but not this one, which may be retired or newer than the
     map."""
     provider = worker.model.partition("/")[0]
-    return worker.api_base is None and provider in _CATALOGUED and bool(models()) and _find_entry(worker) is None
+    return (
+        worker.api_base is None and provider in _CATALOGUED and bool(read_model_table()) and _find_entry(worker) is None
+    )
 
 
 def _find_entry(worker: Worker) -> Mapping[str, Any] | None:
@@ -40,7 +42,7 @@ def _find_entry(worker: Worker) -> Mapping[str, Any] | None:
     if not is_remote(worker) or worker.api_base is not None:
         return None
     provider, _, bare = worker.model.partition("/")
-    entry = models().get(worker.model)
-    if entry is None and str((named := models().get(bare, {})).get("litellm_provider", "")) == provider:
+    entry = read_model_table().get(worker.model)
+    if entry is None and str((named := read_model_table().get(bare, {})).get("litellm_provider", "")) == provider:
         entry = named or None
     return entry

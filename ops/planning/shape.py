@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import Field
 
-from ops.config import Policy, PretrainedPolicy, ScratchPolicy, Settings, load
-from ops.core.installation import resources
+from ops.config import Policy, PretrainedPolicy, ScratchPolicy, Settings, load_settings
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 
 MODELS_FILE = "models.yaml"
@@ -140,7 +140,7 @@ def find_shape(policy: Policy, workspace: Workspace) -> KnownShape | None:
         if shape is not None:
             return KnownShape(shape, "its config.json")
     own = workspace.config / MODELS_FILE
-    known = load(ModelShapes, own if own.is_file() else resources() / "config" / MODELS_FILE).models
+    known = load_settings(ModelShapes, own if own.is_file() else resources_folder() / "config" / MODELS_FILE).models
     by_name = {name.rpartition("/")[2].lower(): shape for name, shape in known.items()}
     named = known.get(policy.model) or by_name.get(folder.name.lower())
     # The files of a package are installed. If they are not, the requirements say so before anything is spent.

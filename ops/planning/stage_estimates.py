@@ -12,7 +12,7 @@ from statistics import fmean
 
 from ops.benchmarks.registry import BENCHMARKS, training_benchmarks, training_domains
 from ops.config import Grpo, PromptedPolicy, Setup, StaticPolicy, Teacher, Vote, Worker
-from ops.core.errors import counted
+from ops.core.errors import format_count
 from ops.evaluation.baseline import WorkflowBaseline, needs_every_worker, select_baselines
 from ops.planning.estimate import (
     SUBTASK_TOKENS,
@@ -81,18 +81,18 @@ class StageEstimator:
         priced = {setup.pool.answers_key: self._estimator}
         self._evaluation_estimators: dict[str, CallEstimator] = {}
         for name in questions:  # no measurements are known of a separate evaluation pool
-            asked = setup.asked_on(name)
+            asked = setup.for_benchmark(name)
             self._evaluation_estimators[name] = priced.setdefault(
                 asked.pool.answers_key, _build_estimator(asked, lengths)
             )
-        settings = {name: setup.recipe.evaluation.of(name) for name in questions}
+        settings = {name: setup.recipe.evaluation.for_benchmark(name) for name in questions}
         self._questions = {
-            name: _at_most(count or 0, settings[name].most_questions) for name, count in questions.items()
+            name: _at_most(count or 0, settings[name].max_questions) for name, count in questions.items()
         }
         self._answers_per_policy = {name: count * settings[name].repeats for name, count in self._questions.items()}
-        theirs = setup.recipe.evaluation.of_opponents
+        theirs = setup.recipe.evaluation.for_opponents
         self._baseline_answers = {
-            name: float(count * theirs.of(name).repeats) for name, count in self._questions.items()
+            name: float(count * theirs.for_benchmark(name).repeats) for name, count in self._questions.items()
         }
         self._training_benchmarks = training_benchmarks(setup.recipe.benchmarks)
         self._is_scratch = setup.recipe.policy.kind == "scratch"
@@ -116,7 +116,7 @@ class StageEstimator:
     def estimate_all(self) -> list[Cost]:
         """Return the costs of all stages of the recipe in the order of a pipeline run."""
         stages: list[Cost | None] = [self.estimate_precaching()]
-        if self._setup.recipe.trains:
+        if self._setup.recipe.is_trained:
             stages += [
                 self.estimate_cold_start(),
                 self.estimate_training(),
@@ -329,7 +329,7 @@ class StageEstimator:
             what = f"{what}, up to {vote.workflows} workflows each"
         if isinstance(policy, StaticPolicy):
             return self._estimate_static(
-                policy, f"{what}, one workflow of {counted(len(policy.workflow), 'step')}", answers
+                policy, f"{what}, one workflow of {format_count(len(policy.workflow), 'step')}", answers
             )
         asked, times = Range.exactly(policies * sum(answers.values())), self._workflows_of(1)
         played = self._estimate_workflows(
@@ -373,7 +373,7 @@ class StageEstimator:
 
     def _describe_questions(self) -> str:
         """Return the number of test questions and of their repeats in words."""
-        repeats = {self._setup.recipe.evaluation.of(name).repeats for name in self._questions}
+        repeats = {self._setup.recipe.evaluation.for_benchmark(name).repeats for name in self._questions}
         times = str(repeats.pop()) if len(repeats) == 1 else f"{min(repeats)} to {max(repeats)}"
         return f"{sum(self._questions.values()):,} questions × {times}"
 
@@ -465,7 +465,7 @@ class StageEstimator:
 
 def workflows_per_answer(vote: Vote) -> Range:
     """Return the number of workflows that give an answer: from those that must agree to all that may vote."""
-    return Range(vote.enough, (vote.enough + vote.workflows) / 2, vote.workflows)
+    return Range(vote.needed_votes, (vote.needed_votes + vote.workflows) / 2, vote.workflows)
 
 
 def _build_estimator(setup: Setup, known: TokenLengths, measured: MeasuredUsage | None = None) -> CallEstimator:

@@ -15,7 +15,7 @@ from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_que
 from ops.conductor.policy import CARD_FILE
 from ops.config import Adaptive, Recursive, Setup
 from ops.core.errors import DataError
-from ops.core.once import OtherInputs, check_made
+from ops.core.once import InputMismatchError, check_inputs
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses
 from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file, scores_key
@@ -73,7 +73,7 @@ def compute_remaining(setup: Setup, shortlist: Sequence[Problem]) -> RemainingSh
     if base is None:
         return RemainingShares(precaching=precaching, solo=alone, baselines=_remaining_baselines(setup, questions))
     recipe, shares, policy = setup.recipe, {"training": 1.0, "adaptive": 1.0, "recursive": 1.0}, base
-    stages: list[tuple[str, Adaptive | None, Recursive | None]] = [("training", None, None)] * recipe.trains
+    stages: list[tuple[str, Adaptive | None, Recursive | None]] = [("training", None, None)] * recipe.is_trained
     stages += [("adaptive", recipe.adaptive, None)] * (recipe.adaptive is not None)
     stages += [("recursive", None, recipe.recursive)] * (recipe.recursive is not None)
     for name, adaptive, recursive in stages:
@@ -143,7 +143,7 @@ def find_unscored(
         if own
         and not _has_scores(
             score_file(setup.workspace, name, policy, benchmark),
-            scores_key(setup.asked_on(benchmark), policy, own),
+            scores_key(setup.for_benchmark(benchmark), policy, own),
             any_grader=any_grader,
         )
     ]
@@ -152,8 +152,8 @@ def find_unscored(
 def _has_scores(file: Path, key: Mapping[str, str], *, any_grader: bool = False) -> bool:
     """Return True if the file has scores that were made with these inputs."""
     try:
-        check_made(file, dict(key), "")
-    except OtherInputs as error:
+        check_inputs(file, dict(key), "")
+    except InputMismatchError as error:
         return any_grader and error.differing == (GRADER_KEY,)
     except DataError:
         return False
@@ -236,13 +236,13 @@ def _remaining_solo(
 ) -> dict[tuple[str, str], float]:
     """Return the share (0-1) of the single workers' calls on test questions that are not in the cache."""
     made: dict[tuple[str, str], float] = {}
-    setup = setup.of_opponents
+    setup = setup.for_opponents
     try:
         workers = list_solo_workers(setup)
     except DataError:  # the baseline's worker is unknown until precaching has run
         return made
     for benchmark, own in questions.items():
-        asked = setup.asked_on(benchmark)
+        asked = setup.for_benchmark(benchmark)
         made |= _uncached_shares(asked, {benchmark: own}, workers, cache, asked.recipe.evaluation.repeats)
     return made
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ops.benchmarks.problem_files import read_evaluation_questions, read_problems
 from ops.config import Setup
-from ops.core.parts import check_parts, note_parts
+from ops.core.parts import check_parts, record_parts
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.precaching.stored import evaluation_folder
@@ -32,7 +32,7 @@ def open_client(setup: Setup, purpose: str) -> WorkerClient:
     account = Account(setup.run, purpose, recipe.budget.run_usd, recipe.budget.month_usd)
     if recipe.replay is None:
         _check_parts_once(setup.workspace)
-        note_parts(setup.workspace)
+        record_parts(setup.workspace)
         return WorkerClient(responses, ledger, account, pool_file=setup.pool_file)
     from ops.precaching.replay import ReplayClient
 

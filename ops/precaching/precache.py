@@ -12,12 +12,12 @@ from itertools import product
 from pathlib import Path
 
 from ops.config import Worker
-from ops.core.digests import replacing_with_digest
+from ops.core.digests import replace_with_digest
 from ops.core.errors import PodiumError, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message, Sample
 from ops.core.once import INCOMPLETE, Key
 from ops.core.problem import Problem
-from ops.core.response_rows import ResponseRow, order, schema
+from ops.core.response_rows import ResponseRow, arrow_schema, sort_key
 from ops.workers.scheduling import Client
 
 OnRow = Callable[["ResponseRow"], None]
@@ -73,7 +73,7 @@ async def precache_worker(
         raise errors.exceptions[0] from None
     if stopped:
         raise stopped[0]
-    return sorted(rows, key=order)
+    return sorted(rows, key=sort_key)
 
 
 async def answer_problem(problem: Problem, worker: Worker, client: Client, sample: int | Sample) -> ResponseRow:
@@ -114,12 +114,12 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = N
 
     from ops.benchmarks.graded import GRADER_KEY, default_graders_key
 
-    ordered = sorted(map(_remove_confidential_text, rows), key=order)
+    ordered = sorted(map(_remove_confidential_text, rows), key=sort_key)
     stored = dict({GRADER_KEY: default_graders_key({row.benchmark for row in ordered})} if key is None else key)
     if any(row.status == "unreachable" for row in ordered):
         stored[INCOMPLETE] = "without answers of an unreachable worker"
-    table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=schema())
-    with replacing_with_digest(file, stored) as temporary:
+    table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=arrow_schema())
+    with replace_with_digest(file, stored) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 

@@ -22,8 +22,8 @@ from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.replies import stored
-from ops.workers.scheduling import ALONE, Turn
+from ops.workers.replies import clean_stored_response
+from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 
 _SUBTASK = "\n\nSubtask: "
 """Separator between the question and the subtask in a step's first message (`ops.workflow.execution`)."""
@@ -88,7 +88,7 @@ class ReplayClient(WorkerClient):
         self._counting = threading.Lock()
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         """Return the recorded response, marked as `replayed`.
 
@@ -111,7 +111,7 @@ class ReplayClient(WorkerClient):
 
     def _find_response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
         if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
-            return replace(stored(worker, hit), cached=True, replayed=True)
+            return replace(clean_stored_response(worker, hit), cached=True, replayed=True)
         if self._replay.match == "problem":
             return self._recorded.find(worker, messages, sample)
         return None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ops.benchmarks.graded import GRADER_KEY, graders_key
 from ops.benchmarks.problem_files import questions_key
 from ops.config import Setup, Worker, digest
-from ops.core.once import Key, with_code
+from ops.core.once import Key, add_code_version
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.precaching.profiles import Profile, Score
@@ -43,7 +43,7 @@ def evaluation_folder(workspace: Workspace) -> Path:
 
 def with_grading_code(key: Key) -> Key:
     """Return the key of graded answers with the version of the code that asks and grades."""
-    return with_code(key, "ops.precaching.precache")
+    return add_code_version(key, "ops.precaching.precache")
 
 
 def responses_key(worker: Worker, questions: Sequence[Problem], samples: int, setup: Setup | None = None) -> Key:

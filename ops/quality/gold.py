@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ops.benchmarks.registry import displayable_reason, is_confidential
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.core.problem import GraderName, Problem
 from ops.core.workspace import Workspace
 from ops.grading.grader import GRADERS
@@ -132,7 +132,7 @@ def render_gold_report(sets: Mapping[str, GoldGrades], sandbox: str) -> str:
         )
         for name, golds in sets.items()
     ]
-    parts = [markdown_table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
+    parts = [format_markdown_table(head, rows), f"Programs ran in the sandbox `{sandbox}`."]
     parts += [f"{name} is graded on {golds.graded_on}." for name, golds in sets.items() if golds.graded_on]
     parts += [_render_failures(name, golds.failed) for name, golds in sets.items() if golds.failed]
     return "\n\n".join(parts) + "\n"
@@ -149,11 +149,11 @@ def _render_failures(name: str, missed: Sequence[GoldGrade]) -> str:
     lines = [f"Missed in {name}:"]
     if absent:
         ranked = sorted(absent.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-        lines.append(markdown_table(("library that is not installed", "problems", "ids"), [
+        lines.append(format_markdown_table(("library that is not installed", "problems", "ids"), [
             (f"`{library}`", len(ids), ", ".join(ids)) for library, ids in ranked
         ]))  # fmt: skip
     if others:
-        lines.append(markdown_table(("id", "why"), others))
+        lines.append(format_markdown_table(("id", "why"), others))
     return "\n\n".join(lines)
 
 

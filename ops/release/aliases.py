@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ops.core.digests import SUFFIX
+from ops.core.digests import DIGEST_SUFFIX
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release.artifacts import fetched
@@ -176,5 +176,7 @@ def _log(client: MlflowClient, known: Registered, verdict: GateDecision, dossier
     if dossier is not None:
         texts[DOSSIER] = json.dumps(dossier.as_dict(), indent=1, ensure_ascii=False)
     for name, text in texts.items():
-        client.log_text(known.run_id, f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n", f"{name}{SUFFIX}")
+        client.log_text(
+            known.run_id, f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n", f"{name}{DIGEST_SUFFIX}"
+        )
         client.log_text(known.run_id, text, name)

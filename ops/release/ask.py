@@ -44,7 +44,7 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ops.spending.books import usd
+    from ops.spending.books import format_usd
 
     outputs = answer["custom_outputs"]
     text = "".join(part["text"] for part in answer["output"][0]["content"])
@@ -66,7 +66,7 @@ def show(answer: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"{fallback['worker'] or 'the Conductor'}: {fallback['reason']} → {led}", style="yellow"))
     tokens = outputs["prompt_tokens"] + outputs["completion_tokens"]
     console.print(
-        f"{tokens} tokens, {usd(outputs['cost_usd'])}, "
+        f"{tokens} tokens, {format_usd(outputs['cost_usd'])}, "
         f"{outputs['latency_s']:.1f} s along the critical path; "
         f"{outputs['cached']} of {outputs['calls']} responses from the cache",
         highlight=False,

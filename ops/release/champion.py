@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from ops.config import Serving
-from ops.core.atomic import made_whole
+from ops.core.atomic import create_folder_atomically
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store
@@ -126,7 +126,7 @@ class RegisteredVersions:
                 if local:
                     raise
                 shutil.rmtree(folder, ignore_errors=True)  # a damaged copy is fetched again
-        with made_whole(folder) as part:
+        with create_folder_atomically(folder) as part:
             found = located(self._workspace, registered, part)
             check_files(registered.version, found, registered.tags)
         return folder

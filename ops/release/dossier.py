@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ops.results.statistics import mcnemar
-from ops.results.summary import Pairs
+from ops.results.statistics import mcnemar_test
+from ops.results.summary import PairedQuestions
 from ops.results.table import Rows
 
 DOSSIER = "dossier.json"
@@ -103,15 +103,15 @@ def pairings(ours: Rows, theirs: Rows, confidence: float) -> tuple[Pairing, ...]
 
     Returns an empty tuple if they have no question in common. `confidence` is that of the interval of the difference.
     """
-    pairs = Pairs.of(ours, theirs)
+    pairs = PairedQuestions.from_rows(ours, theirs)
     if not pairs:
         return ()
-    parts = {MEAN: pairs} | {name: pairs.on(name) for name in sorted(pairs.strata())}
+    parts = {MEAN: pairs} | {name: pairs.select_benchmark(name) for name in sorted(pairs.strata())}
     return tuple(_pairing(name, part, part.latency_p95(ours, theirs), confidence) for name, part in parts.items())
 
 
-def _pairing(name: str, pairs: Pairs, latency_p95: tuple[float, float], confidence: float) -> Pairing:
-    gain, test = pairs.gain(confidence), mcnemar(*pairs.vectors())
+def _pairing(name: str, pairs: PairedQuestions, latency_p95: tuple[float, float], confidence: float) -> Pairing:
+    gain, test = pairs.difference_interval(confidence), mcnemar_test(*pairs.accuracy_vectors())
     ours, theirs = pairs.accuracies()
     usd, latency = pairs.means("cost_usd"), pairs.means("latency_s")
     return Pairing(

@@ -17,8 +17,8 @@ from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, pairings
 from ops.release.lineage import Refused, check_claims, check_complete, judged_otherwise, questions_of
 from ops.release.promotion import NO_CHAMPION, Check, GateDecision, confidence_at, decide
-from ops.results.summary import count_questions, grades
-from ops.results.table import Rows, at_prices
+from ops.results.summary import count_questions, select_grades
+from ops.results.table import Rows, reprice_rows
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | Non
 
 def _check_scores(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison) -> None:
     """Check that the version has the judged scores, because later challengers are paired with them."""
-    carried, judged = grades(registry.score_rows(setup.workspace, challenger)), grades(tested.conductor)
+    carried, judged = select_grades(registry.score_rows(setup.workspace, challenger)), select_grades(tested.conductor)
     if not carried.equals(judged):
         differing = len({*carried.iter_rows()} ^ {*judged.iter_rows()})
         remedy = "Materialize registered_model: it registers the policy with the current scores"
@@ -154,7 +154,7 @@ def _at_questions(champion: mlflow_store.Registered, setup: Setup, tested: Compa
     """Return the champion's rows at the pool's prices; rows of changed questions or graders pair with none."""
     import polars as pl
 
-    rows = at_prices(registry.score_rows(setup.workspace, champion), setup.pool)
+    rows = reprice_rows(registry.score_rows(setup.workspace, champion), setup.pool)
     others = [*_changed(champion, tested), *judged_otherwise(champion.tags, tested.graders)]
     as_it_was = pl.when(pl.col("benchmark").is_in(others)).then(pl.lit(" (as it was)")).otherwise(pl.lit(""))
     return rows.with_columns(pl.col("problem_id") + as_it_was)

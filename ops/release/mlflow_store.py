@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.errors import ConfigError, PodiumError, first_line
-from ops.core.installation import need_mlflow
-from ops.core.parts import REGISTRY, missing_parts
+from ops.core.installation import require_mlflow
+from ops.core.parts import REGISTRY, find_missing_parts
 from ops.core.sqlite import has_content
 from ops.core.workspace import Workspace
 
@@ -64,7 +64,7 @@ def store_exists(workspace: Workspace) -> bool:
     Raises `DataError` if the workspace's own file once had contents, and is missing or empty now.
     """
     uri = workspace.mlflow_uri
-    for missing in () if workspace.rehearsal else missing_parts(workspace, REGISTRY):
+    for missing in () if workspace.rehearsal else find_missing_parts(workspace, REGISTRY):
         raise missing
     return not uri.startswith("sqlite:///") or has_content(Path(uri.removeprefix("sqlite:///")))
 
@@ -75,7 +75,7 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
 
     Paths in a workspace's own store are adapted first, if the workspace was moved.
     """
-    need_mlflow()
+    require_mlflow()
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     import mlflow

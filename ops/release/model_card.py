@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.release.lineage import Lineage
-from ops.results.leaderboard import interval
-from ops.results.statistics import mean_of
+from ops.results.leaderboard import format_interval
+from ops.results.statistics import average_estimates
 from ops.results.summary import Summary, mean_usd, summarize
 from ops.results.table import Rows
 from ops.serving.scope import Scope
@@ -76,8 +76,8 @@ class Release:
         for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", ood_benchmarks())):
             scored = [summaries[name].accuracy for name in names if name in summaries]
             if scored:
-                mean = mean_of(scored)
-                said.append(f"{100 * mean.mean:.1f} % {label} ({interval(mean)})")
+                mean = average_estimates(scored)
+                said.append(f"{100 * mean.mean:.1f} % {label} ({format_interval(mean)})")
         if not said:
             return "It was not scored."
         usd = mean_usd(self.rows)
@@ -170,7 +170,7 @@ def _scores(summaries: Mapping[str, Summary]) -> str:
         (
             name,
             each.rows,
-            f"{100 * each.accuracy.mean:.1f} ({interval(each.accuracy)})",
+            f"{100 * each.accuracy.mean:.1f} ({format_interval(each.accuracy)})",
             f"{100 * each.format_compliance:.1f}",
             f"{each.steps:.2f}",
             f"{each.tokens:.0f}",
@@ -178,7 +178,7 @@ def _scores(summaries: Mapping[str, Summary]) -> str:
         )
         for name, each in summaries.items()
     ]
-    return markdown_table(head, rows)
+    return format_markdown_table(head, rows)
 
 
 def _workers(card: PolicyCard, pool: Pool) -> str:
@@ -186,14 +186,14 @@ def _workers(card: PolicyCard, pool: Pool) -> str:
         (ordinal, name, f"`{pool.worker(name).model}`" if name in pool.names else "not in the pool")
         for ordinal, name in enumerate(card.offered)
     ]
-    return markdown_table(("ordinal", "worker", "model"), rows)
+    return format_markdown_table(("ordinal", "worker", "model"), rows)
 
 
 def _origin(release: Release) -> str:
     facts = dict(release.lineage.tags())
     rows = [*facts.items(), *([("seed", release.seed)] if release.seed else [])]
     rows += [(f"training run ({stage})", run) for stage, run in (release.training_runs or {}).items()]
-    return markdown_table(("what", "value"), [(name, f"`{value}`") for name, value in rows])
+    return format_markdown_table(("what", "value"), [(name, f"`{value}`") for name, value in rows])
 
 
 def _benchmark_licences(summaries: Mapping[str, Summary]) -> str:

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from ops.benchmarks.problem_files import raw_file, read_problems
 from ops.benchmarks.registry import is_confidential, ood_benchmarks, training_benchmarks
-from ops.config import Pool, digest, hyperparameters, resolved
+from ops.config import Pool, digest, dump_settings, hyperparameters
 from ops.core.atomic import sha256_of
-from ops.core.digests import SUFFIX, SUMS
-from ops.core.installation import resources
+from ops.core.digests import DIGEST_SUFFIX, SUMS_FILE
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.release.artifacts import TAG, hashes_of
 from ops.release.lineage import Lineage, questions_of
 from ops.release.mlflow_store import MODEL, experiment
 from ops.release.model_card import ABOUT_MODEL, CARD, Release
 from ops.release.requirements import requirements
-from ops.results.statistics import mean_of
-from ops.results.summary import grades, summarize
+from ops.results.statistics import average_estimates
+from ops.results.summary import select_grades, summarize
 from ops.results.table import Rows, save_rows
 from ops.serving.scope import Scope
 from ops.serving.strengths import Strengths
@@ -38,7 +38,7 @@ SOURCE = "podium"
 """The source that MLflow shows for the runs of versions."""
 EXAMPLE = {"input": [{"role": "user", "content": "What is 6 * 7?"}]}
 """The question that MLflow shows as the example of a version's input."""
-_LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS)
+_LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS_FILE)
 """Files of a policy that serving does not need. Pickles such as `training_args.bin` also contain paths of the machine.
 The digests of a version's files are in one of its tags instead."""
 
@@ -168,14 +168,16 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release, 
         scope.write(files["policy"])
     shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
     files["data"].mkdir()
-    shutil.copytree(resources() / "data" / "knowledge", files["data"] / "knowledge")
+    shutil.copytree(resources_folder() / "data" / "knowledge", files["data"] / "knowledge")
     written = workspace.texts / "few_shots"
-    shutil.copytree(written if written.is_dir() else resources() / "data" / "few_shots", files["data"] / "few_shots")
-    files["agent"] = Path(shutil.copy(resources() / "mlflow" / "agent.py", scratch))
+    shutil.copytree(
+        written if written.is_dir() else resources_folder() / "data" / "few_shots", files["data"] / "few_shots"
+    )
+    files["agent"] = Path(shutil.copy(resources_folder() / "mlflow" / "agent.py", scratch))
     files["pool"], files["scores"] = scratch / "pool.yaml", scratch / "scores.parquet"
-    files["pool"].write_text(resolved(release.pool), encoding="utf-8")
+    files["pool"].write_text(dump_settings(release.pool), encoding="utf-8")
     save_rows(release.rows, files["scores"], texts=False)
-    files["scores_digest"] = files["scores"].with_name(files["scores"].name + SUFFIX)
+    files["scores_digest"] = files["scores"].with_name(files["scores"].name + DIGEST_SUFFIX)
     files["card"] = scratch / CARD
     files["card"].write_text(release.model_card(scope), encoding="utf-8")
     return files
@@ -208,7 +210,7 @@ def content_key(policy: Path, pool: Pool, rows: Rows) -> str:
         for file in sorted(policy.rglob("*"))
         if file.is_file() and not any(file.relative_to(policy).match(pattern) for pattern in _LEFT_OUT)
     ]
-    scores = [list(row) for row in grades(rows).iter_rows()]
+    scores = [list(row) for row in select_grades(rows).iter_rows()]
     return digest([files, pool.answers_key, scores])
 
 
@@ -221,7 +223,7 @@ def metrics_of(rows: Rows) -> dict[str, float]:
     summaries = summarize(rows)
     metrics = {f"{name}/{key}": value for name, each in summaries.items() for key, value in each.metrics.items()}
     for label, names in (("in_domain", training_benchmarks()), ("unseen", ood_benchmarks())):
-        mean = mean_of([summaries[name].accuracy for name in names if name in summaries])
+        mean = average_estimates([summaries[name].accuracy for name in names if name in summaries])
         metrics |= {f"{label}/accuracy": mean.mean, f"{label}/standard_error": mean.standard_error}
         metrics |= {f"{label}/accuracy_low": mean.low, f"{label}/accuracy_high": mean.high}
     return {key: value for key, value in metrics.items() if not math.isnan(value)}

@@ -15,8 +15,8 @@ from typing import Any
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.results.statistics import Interval, accuracy_estimate, mcnemar, score_interval
-from ops.results.summary import Pairs, by_question, format_compliance
+from ops.results.statistics import Interval, estimate_accuracy, mcnemar_test, score_interval
+from ops.results.summary import PairedQuestions, average_by_question, format_compliance_by_question
 from ops.results.table import Rows
 
 NO_CHAMPION = "none"
@@ -99,10 +99,13 @@ def decide(
     Raises `ValueError` if it is less than 1.
     """
     confidence = confidence_at(gate, analysis)
-    ours = by_question(challenger)
-    checks = [_format(challenger, gate), *_against_best_worker(Pairs(ours, by_question(best_worker)), gate, confidence)]
+    ours = average_by_question(challenger)
+    checks = [
+        _format(challenger, gate),
+        *_against_best_worker(PairedQuestions(ours, average_by_question(best_worker)), gate, confidence),
+    ]
     if champion is not None:
-        pairs = Pairs(ours, by_question(champion))
+        pairs = PairedQuestions(ours, average_by_question(champion))
         checks += _against_champion(pairs, gate, confidence)
         if pairs and gate.max_p95_latency_ratio is not None:
             p95 = pairs.latency_p95(challenger, champion)
@@ -122,9 +125,9 @@ def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
 
 
 def _format(rows: Rows, gate: PromotionGate) -> Check:
-    compliance = format_compliance(rows)
+    compliance = format_compliance_by_question(rows)
     answers, written = int(compliance["answers"].sum()), int(compliance["written"].sum())
-    found = accuracy_estimate(compliance["share"])
+    found = estimate_accuracy(compliance["share"])
     ends = f"; 95 % interval of the compliance {found.low:.3f} to {found.high:.3f}" if found.has_interval else ""
     return _at_least(
         "format compliance",
@@ -139,30 +142,30 @@ def _planned(analysis: int, planned: int) -> Check:
     return Check("analyses against the champion", analysis, planned, analysis <= planned, explanation)
 
 
-def _against_best_worker(pairs: Pairs, gate: PromotionGate, confidence: float) -> list[Check]:
+def _against_best_worker(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[Check]:
     coverage = _coverage(pairs, "the best single worker", gate)
     if not pairs:
         return [coverage]
-    gain = pairs.gain(confidence)
+    gain = pairs.difference_interval(confidence)
     return [
         coverage,
         _at_least(
             "gain over the best single worker",
             gain.low,
             gate.min_gain_over_best_worker,
-            f"{_in_words(gain, confidence)}; {pairs.discordance()}",
+            f"{_in_words(gain, confidence)}; {pairs.describe_discordance()}",
         ),
     ]
 
 
-def _against_champion(pairs: Pairs, gate: PromotionGate, confidence: float) -> list[Check]:
+def _against_champion(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[Check]:
     coverage = _coverage(pairs, "the champion", gate)
     if not pairs:
         return [coverage]
-    gain = pairs.gain(confidence)
+    gain = pairs.difference_interval(confidence)
     worst, loss = min(((name, sum(d) / len(d)) for name, d in pairs.strata().items()), key=lambda item: item[1])
     ends = score_interval([pairs.strata()[worst]], confidence=confidence)
-    test = mcnemar(*pairs.vectors())
+    test = mcnemar_test(*pairs.accuracy_vectors())
     # This test can only refuse, so each analysis applies it at its full level, which is the stricter choice.
     significantly_worse = test.losses > test.gains and test.p_value < 1 - gate.confidence
     return [
@@ -178,7 +181,7 @@ def _against_champion(pairs: Pairs, gate: PromotionGate, confidence: float) -> l
             test.p_value,
             1 - gate.confidence,
             not significantly_worse,
-            f"{pairs.discordance()}; fails when there are significantly more losses",
+            f"{pairs.describe_discordance()}; fails when there are significantly more losses",
         ),
         _at_least(
             "worst benchmark against the champion",
@@ -200,7 +203,7 @@ def _at_least(name: str, value: float, bound: float, explanation: str) -> Check:
     return Check(name, value, bound, value >= bound, explanation)
 
 
-def _coverage(pairs: Pairs, whom: str, gate: PromotionGate) -> Check:
+def _coverage(pairs: PairedQuestions, whom: str, gate: PromotionGate) -> Check:
     share = len(pairs) / pairs.asked if pairs.asked else 0.0
     explanation = f"{len(pairs)} of {pairs.asked} questions were scored by both"
     return _at_least(f"questions shared with {whom}", share, gate.min_paired_share, explanation)

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ops.core.digests import SUFFIX, check_digest
+from ops.core.digests import DIGEST_SUFFIX, check_digest
 from ops.core.errors import DataError, first_line
-from ops.core.parts import note_parts
+from ops.core.parts import record_parts
 from ops.core.workspace import Workspace
 from ops.release.lineage import Lineage
 from ops.release.mlflow_store import (
@@ -79,7 +79,7 @@ def register(
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
         registered = version_named(client, model_version.version)
-    note_parts(workspace)
+    record_parts(workspace)
     return registered
 
 
@@ -212,13 +212,13 @@ def score_rows(workspace: Workspace, registered: Registered) -> pl.LazyFrame:
 
     Raises `DataError` if the file was changed since the registration.
     """
-    from ops.results.table import scan
+    from ops.results.table import scan_rows
 
     remedy = f"Restore the store's artifacts from a backup, or delete version {registered.version} in MLflow"
     with connected(workspace) as client, TemporaryDirectory() as folder:
-        _artifact(client, registered.run_id, f"{SCORES}{SUFFIX}", Path(folder))
+        _artifact(client, registered.run_id, f"{SCORES}{DIGEST_SUFFIX}", Path(folder))
         file = Path(client.download_artifacts(registered.run_id, SCORES, folder))
-        return scan(file, remedy, undigested="accepted").collect().lazy()
+        return scan_rows(file, remedy, undigested="accepted").collect().lazy()
 
 
 @contextmanager
@@ -253,7 +253,7 @@ def _facts(client: MlflowClient, registered: Registered, name: str, folder: Path
     that is not what was written."""
     remedy = "Restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
     try:
-        _artifact(client, registered.run_id, f"{name}{SUFFIX}", folder)
+        _artifact(client, registered.run_id, f"{name}{DIGEST_SUFFIX}", folder)
         text = _artifact(client, registered.run_id, name, folder)
         if text is None:
             return None

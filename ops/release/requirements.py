@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ops.core.cpython import parse
 from ops.core.errors import PodiumError
-from ops.core.installation import pip_install
+from ops.core.installation import pip_install_command
 
 OPTIONAL = {
     "vllm": "PODIUM_WRITER=vllm",
@@ -42,7 +42,7 @@ def requirements(agent: Path, ops: Path) -> list[str]:
         try:
             found[chosen.lower()] = version(chosen).partition("+")[0]
         except PackageNotFoundError:
-            remedy = f"Run {pip_install(chosen)}"
+            remedy = f"Run {pip_install_command(chosen)}"
             raise PodiumError(f"{name} is not installed, and the serving agent imports it. {remedy}") from None
     return [f"{name}=={number}" for name, number in sorted(found.items())]
 

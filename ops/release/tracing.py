@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import is_confidential
 from ops.core.errors import first_line
-from ops.core.installation import need_mlflow
+from ops.core.installation import require_mlflow
 from ops.core.response import Response
 from ops.workflow.execution import rebuild_messages
 from ops.workflow.trace import QuestionTrace, StepTrace, WorkflowTrace
@@ -75,7 +75,7 @@ def store_traces(uri: str, experiment_id: str, traces: Sequence[TreeWithTags]) -
     MLflow's own exporter writes each span separately, which takes seven times the work, and drops spans beyond its
     queue without counting them. It writes by means of `TracingClient`, as this function does.
     """
-    need_mlflow()
+    require_mlflow()
     from mlflow.tracing.client import TracingClient
 
     ids, spans = [], []
@@ -325,7 +325,7 @@ class TraceSample:
         """
         if not self._kept:
             return []
-        need_mlflow()
+        require_mlflow()
         from mlflow.exceptions import MlflowException
 
         try:

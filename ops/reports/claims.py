@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ops.reports.evidence import Evidence, System
-from ops.results.statistics import OVERALL, Contrast, contrasts, holm
+from ops.results.statistics import OVERALL, Contrast, adjust_holm, compute_contrasts
 from ops.results.summary import AnswerCost
 
 ALPHA = 0.05
@@ -59,7 +59,7 @@ def claims(evidence: Evidence) -> list[Claim]:
         for row in compared(ours, opponents(evidence), over)
         if row.benchmark == OVERALL
     ]
-    adjusted: Iterable[float] = holm([claim.contrast.p_value for claim in made]) if made else ()
+    adjusted: Iterable[float] = adjust_holm([claim.contrast.p_value for claim in made]) if made else ()
     return [
         claim._replace(contrast=claim.contrast._replace(p_adjusted=float(p)))
         for claim, p in zip(made, adjusted, strict=True)
@@ -73,4 +73,4 @@ def compared(ours: System, others: Sequence[System], over: Sequence[str]) -> lis
         system.name: {name: system.accuracies[name] for name in over if name in system.accuracies}
         for system in (ours, *others)
     }
-    return contrasts(parts, ours.name)
+    return compute_contrasts(parts, ours.name)

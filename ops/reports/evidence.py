@@ -9,10 +9,10 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
-from ops.results.leaderboard import Columns
-from ops.results.statistics import MeanEstimate, accuracy_estimate, mean_of
-from ops.results.summary import AnswerCost, Summary, question_means, summarize
-from ops.results.table import Rows, table
+from ops.results.leaderboard import TableData
+from ops.results.statistics import MeanEstimate, average_estimates, estimate_accuracy
+from ops.results.summary import AnswerCost, Summary, accuracy_by_question, summarize
+from ops.results.table import Rows, to_table
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
@@ -39,16 +39,18 @@ class System:
     @classmethod
     def of(cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = "") -> Self:
         """Summarise the system's rows on all benchmarks."""
-        rows = table(rows)
-        summaries, accuracies = summarize(rows), question_means(rows)
-        spent = {benchmark: AnswerCost.of(summaries[benchmark]) for benchmark in accuracies}
+        rows = to_table(rows)
+        summaries, accuracies = summarize(rows), accuracy_by_question(rows)
+        spent = {benchmark: AnswerCost.from_summary(summaries[benchmark]) for benchmark in accuracies}
         unscorable = sum(each.unscorable for each in summaries.values())
         return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
 
     def accuracy(self, over: Iterable[str]) -> MeanEstimate:
         """Return the unweighted mean of the accuracies on the scored benchmarks of `over`, with its standard error and
         95 % interval."""
-        return mean_of([accuracy_estimate(list(self.accuracies[name].values())) for name in over if name in self.spent])
+        return average_estimates(
+            [estimate_accuracy(list(self.accuracies[name].values())) for name in over if name in self.spent]
+        )
 
     def price(self, over: Iterable[str]) -> AnswerCost:
         """Return the unweighted mean of the usage per question over the scored benchmarks of `over`; NaN if there are
@@ -77,7 +79,7 @@ class Experiment(NamedTuple):
     title: str
     changes: str
     """One sentence on what the experiment changed or examined."""
-    table: Columns
+    table: TableData
     said: str = ""
 
 

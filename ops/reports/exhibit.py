@@ -14,7 +14,7 @@ from ops.core.charts import Chart
 from ops.core.registry import Registry
 from ops.core.workspace import Workspace
 from ops.reports.evidence import About, Evidence
-from ops.results.leaderboard import interval, percent
+from ops.results.leaderboard import format_accuracy, format_interval
 from ops.results.statistics import MeanEstimate
 
 Cell = str | int | float
@@ -144,12 +144,12 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 def accuracy(estimate: MeanEstimate) -> str:
     """Format an accuracy in % as `71.0 ± 4.5` or `0.0 (0.0 … 13.8)`, without line breaks."""
-    return percent(estimate).replace(" ", NO_BREAK)
+    return format_accuracy(estimate).replace(" ", NO_BREAK)
 
 
 def bounds(estimate: MeanEstimate) -> str:
     """Format the 95 % interval of an accuracy in %, without line breaks."""
-    return interval(estimate).replace(" ", NO_BREAK)
+    return format_interval(estimate).replace(" ", NO_BREAK)
 
 
 def number(value: float, digits: int = 0) -> str:

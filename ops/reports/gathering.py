@@ -50,7 +50,9 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
         curves={stage: read_curve(folder) for stage, folder in runs.items()},
         answers=_answers(rows) if every else {},
         experiments=_experiments(setup, runs, base_policy),
-        retrained=tuple(name for name, entry in load_studies(setup.workspace.config).studies.items() if entry.trains),
+        retrained=tuple(
+            name for name, entry in load_studies(setup.workspace.config).studies.items() if entry.trains_policies
+        ),
         absent=absent,
     )
 
@@ -99,7 +101,7 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
     own = {
         name: entry
         for name, entry in load_studies(setup.workspace.config).studies.items()
-        if entry.recipe == setup.recipe.name and not entry.trains
+        if entry.recipe == setup.recipe.name and not entry.trains_policies
     }
     for name, entry in {**STUDIES, **own}.items():
         try:

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ops.core.atomic import write_bytes, write_text
-from ops.core.charts import NARROW_IN, WIDE_IN, Chart, png, svg
-from ops.core.documents import markdown_table
+from ops.core.charts import NARROW_IN, WIDE_IN, Chart, render_png, render_svg
+from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Exhibit, Made, Shown, Table, label, report_file
@@ -52,7 +52,7 @@ def marked_up(text: object) -> Markup:
 
 
 def _svg(chart: Chart, name: str, width: float, shown_label: str) -> Markup:
-    return Markup(svg(chart, name, width=width, label=shown_label))
+    return Markup(render_svg(chart, name, width=width, label=shown_label))
 
 
 def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made], known: Released) -> Path:
@@ -70,7 +70,7 @@ def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made
         for number, part in enumerate(shown.parts if isinstance(shown, Shown) else (), start=1):
             if not isinstance(part, Table):
                 files.append(picture_file(page, exhibit, number))
-                write_bytes(files[-1], png(part, label(evidence.about)))
+                write_bytes(files[-1], render_png(part, label(evidence.about)))
     return files
 
 
@@ -99,7 +99,9 @@ def _markdown_section(made: Made, shown_label: str) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    cells = markdown_table([_text(head) for head in table.head], [[_text(cell) for cell in row] for row in table.rows])
+    cells = format_markdown_table(
+        [_text(head) for head in table.head], [[_text(cell) for cell in row] for row in table.rows]
+    )
     title = [f"*{_text(table.title)}*"] if table.title else []
     return "\n\n".join([*title, cells, *([_text(table.note)] if table.note else [])])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ops.reports.evidence import System
-from ops.results.statistics import Offer, frontier
+from ops.results.statistics import PricedAccuracy, find_frontier
 from ops.results.summary import AnswerCost
 
 Measure = Callable[[AnswerCost], float]
@@ -24,7 +24,7 @@ def best_within(
     return max(able, key=lambda system: system.accuracy(over).mean, default=None)
 
 
-def reached_by_mixing(offers: Sequence[Offer], price: float) -> float:
+def reached_by_mixing(offers: Sequence[PricedAccuracy], price: float) -> float:
     """Return the accuracy at a mean price of `price` if each question is sent to a randomly chosen offer.
 
     This is the upper concave hull of the offers and of an accuracy of zero at no cost. Above the highest price it is
@@ -32,8 +32,8 @@ def reached_by_mixing(offers: Sequence[Offer], price: float) -> float:
     """
     import numpy as np
 
-    hull: list[Offer] = [Offer(0.0, 0.0)]
-    line = frontier(offers)
+    hull: list[PricedAccuracy] = [PricedAccuracy(0.0, 0.0)]
+    line = find_frontier(offers)
     for offer in (offers[place] for place in line):
         while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], offer):
             hull.pop()
@@ -41,5 +41,5 @@ def reached_by_mixing(offers: Sequence[Offer], price: float) -> float:
     return float(np.interp(price, [each.price for each in hull], [each.accuracy for each in hull]))
 
 
-def _slope(a: Offer, b: Offer) -> float:
+def _slope(a: PricedAccuracy, b: PricedAccuracy) -> float:
     return (b.accuracy - a.accuracy) / (b.price - a.price) if b.price > a.price else float("inf")

@@ -11,7 +11,7 @@ from ops.release import registry
 from ops.reports.claims import FAILS, HOLDS, Claim, claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import bounds, points
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 
 class Released(NamedTuple):
@@ -73,7 +73,7 @@ def sentences(evidence: Evidence) -> list[str]:
     if best is not None and against:
         said.append(f"The difference to the best worker ({_name(best.title)}) is {' and '.join(map(_shown, against))}.")
     prices = [
-        f"{usd(ours.price(over).usd)} for each {group} question"
+        f"{format_usd(ours.price(over).usd)} for each {group} question"
         + (f" ({ours.price(over).usd / best.price(over).usd:.2f} times the best worker's price)" if best else "")
         for group, over in evidence.groups.items()
         if best is None or best.price(over).usd

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ops.core.charts import Chart, Dots, Spread
+from ops.core.charts import Chart, DotPlot, ErrorBar
 from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
 from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.reports.exhibit import Table, number
 from ops.reports.page import rendered
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 
 class Fate(NamedTuple):
@@ -73,7 +73,7 @@ def differences(opponent: Opponent, confidence: float) -> Chart:
     spreads = [_spread(pair) for pair in opponent.pairings]
     x = f"challenger less opponent, points of accuracy ({100 * confidence:.6g} % intervals)"
     names = [pair.benchmark for pair in opponent.pairings]
-    return Dots(f"difference to the {opponent.name}", x, "", names, {"difference": spreads}, zero=True)
+    return DotPlot(f"difference to the {opponent.name}", x, "", names, {"difference": spreads}, shows_zero_line=True)
 
 
 def _shown(opponent: Opponent, confidence: float) -> dict[str, Table | Chart]:
@@ -125,7 +125,7 @@ def _facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
         "judged": f"{dossier.at} UTC",
         "against": f"version {decision.against}" if decision.against not in (None, NO_CHAMPION) else "no champion",
         "interim analysis": f"{decision.analysis} against that champion; intervals at {100 * dossier.confidence:.6g} %",
-        **({"training": usd(float(cost))} if cost else {}),
+        **({"training": format_usd(float(cost))} if cost else {}),
     }
 
 
@@ -137,8 +137,8 @@ def _outcome(fate: Fate) -> str:
     return fate.verdict.partition(";")[0] or "not judged"
 
 
-def _spread(pair: Pairing) -> Spread:
-    return Spread(100 * (pair.ours - pair.theirs), 100 * pair.low, 100 * pair.high)
+def _spread(pair: Pairing) -> ErrorBar:
+    return ErrorBar(100 * (pair.ours - pair.theirs), 100 * pair.low, 100 * pair.high)
 
 
 def _accuracy(share: float, low: float, high: float) -> str:

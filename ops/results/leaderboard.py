@@ -13,21 +13,21 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
-from ops.core.charts import Dots, Layers, Lines, Plane, Point, Spread, Stacked, shares
+from ops.core.charts import DotPlot, ErrorBar, LineChart, Point, ScatterPlot, StackedAreas, StackedBars, compute_shares
 from ops.precaching.profiles import Profile, Score
 from ops.results.reach import Reach
-from ops.results.statistics import MeanEstimate, accuracy_of, mean_of
-from ops.results.summary import AnswerCost, Summary, summarize, worker_counts
+from ops.results.statistics import MeanEstimate, accuracy_from_moments, average_estimates
+from ops.results.summary import AnswerCost, Summary, count_worker_steps, summarize
 from ops.results.table import Rows
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 from ops.workflow.strategy import SHAPES, Diversity, measure_diversity
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
-UNCERTAINTY = "± one standard error; … 95 % interval where that is lopsided"
-"""The note below a table of `percent`."""
+UNCERTAINTY_NOTE = "± one standard error; … 95 % interval where that is lopsided"
+"""The note below a table of `format_accuracy`."""
 TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, p95 of latency"
 
 
@@ -44,18 +44,18 @@ class Leaderboard:
         known = [name for name in BENCHMARKS if name in seen]
         return known + sorted(seen - set(known))
 
-    def mean(self, system: str, over: Sequence[str]) -> MeanEstimate:
+    def mean_accuracy(self, system: str, over: Sequence[str]) -> MeanEstimate:
         """Return the unweighted mean accuracy over the benchmarks in `over` that the system was scored on."""
         scores = self.systems[system]
-        return mean_of([scores[name].accuracy for name in over if name in scores])
+        return average_estimates([scores[name].accuracy for name in over if name in scores])
 
-    def cost(self, system: str, over: Sequence[str]) -> AnswerCost:
+    def mean_cost(self, system: str, over: Sequence[str]) -> AnswerCost:
         """Return what a question costs, as the unweighted mean over the benchmarks in `over`, or NaN."""
         scores = self.systems[system]
-        return AnswerCost.mean([AnswerCost.of(scores[name]) for name in over if name in scores])
+        return AnswerCost.mean([AnswerCost.from_summary(scores[name]) for name in over if name in scores])
 
 
-def leaderboard(
+def build_leaderboard(
     conductor: Rows,
     baselines: Mapping[str, Mapping[str, Summary]],
     cold_start: Rows | None = None,
@@ -70,7 +70,7 @@ def leaderboard(
     return Leaderboard({**systems, **baselines})
 
 
-def systems_table(board: Leaderboard) -> Table:
+def build_systems_table(board: Leaderboard) -> Table:
     """Return the short table for the terminal: mean accuracies and cost per system, at most 80 columns wide."""
     from rich.table import Table
     from rich.text import Text
@@ -80,14 +80,14 @@ def systems_table(board: Leaderboard) -> Table:
     for head in ("in-domain, %", "OOD, %", "USD a question"):
         shown.add_column(head, justify="right", no_wrap=True)
     for system in board.systems:
-        price = board.cost(system, training_benchmarks()).usd
-        cells = (*(percent(board.mean(system, of())) for of in (training_benchmarks, ood_benchmarks)),
+        price = board.mean_cost(system, training_benchmarks()).usd
+        cells = (*(format_accuracy(board.mean_accuracy(system, of())) for of in (training_benchmarks, ood_benchmarks)),
                  "–" if math.isnan(price) else f"{price:.6f}")  # fmt: skip
         shown.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
     return shown
 
 
-def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
+def build_leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
     """Return the full table for the terminal: one row per benchmark and mean, one column per system."""
     from rich.table import Table
     from rich.text import Text
@@ -96,7 +96,7 @@ def leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
     shown.add_column("benchmark", no_wrap=True)
     for system in board.systems:
         shown.add_column(Text(system.replace(" (", "\n(")), justify="right", overflow="fold")
-    for line in _lines(board):
+    for line in _build_rows(board):
         cells = [cell.text if cell else "–" for cell in line.cells]
         shown.add_row(Text(f"{line.label}\nn = {line.n}"), *cells, style="bold" if line.is_mean else None)
         if _ends_section(board, line.label):
@@ -117,7 +117,7 @@ class _Cell(NamedTuple):
 
     @property
     def spent(self) -> str:
-        return f"{_number(self.cost.tokens)} {usd(self.cost.usd)}"
+        return f"{_round_number(self.cost.tokens)} {format_usd(self.cost.usd)}"
 
     @property
     def p95(self) -> str:
@@ -127,34 +127,38 @@ class _Cell(NamedTuple):
     def text(self) -> str:
         """The accuracy, its interval, tokens and USD, and the 95th percentile of latency in seconds, in a line each."""
         accuracy = self.accuracy if self.accuracy.is_symmetric else MeanEstimate(self.accuracy.mean, float("nan"), 0)
-        return f"{percent(accuracy)}\n{interval(self.accuracy)}\n{self.spent}\np95 {self.p95} s"
+        return f"{format_accuracy(accuracy)}\n{format_interval(self.accuracy)}\n{self.spent}\np95 {self.p95} s"
 
 
-class _Line(NamedTuple):
+class _TableRow(NamedTuple):
     label: str
     n: int
     cells: list[_Cell | None]
     is_mean: bool = False
 
 
-def _lines(board: Leaderboard) -> list[_Line]:
+def _build_rows(board: Leaderboard) -> list[_TableRow]:
     lines = []
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
-        lines.append(_line(benchmark, [_Cell(s.accuracy, AnswerCost.of(s)) if s else None for s in scores]))
+        lines.append(
+            _build_row(benchmark, [_Cell(s.accuracy, AnswerCost.from_summary(s)) if s else None for s in scores])
+        )
     for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, ood_benchmarks())):
         if any(name in names for name in board.benchmarks):
-            means = [_Cell(board.mean(system, names), board.cost(system, names)) for system in board.systems]
-            lines.append(_line(label, means, is_mean=True))
+            means = [
+                _Cell(board.mean_accuracy(system, names), board.mean_cost(system, names)) for system in board.systems
+            ]
+            lines.append(_build_row(label, means, is_mean=True))
     return lines
 
 
-def _line(label: str, cells: Sequence[_Cell | None], *, is_mean: bool = False) -> _Line:
+def _build_row(label: str, cells: Sequence[_Cell | None], *, is_mean: bool = False) -> _TableRow:
     scored = [cell if cell and cell.accuracy.n else None for cell in cells]
-    return _Line(label, max((cell.accuracy.n for cell in scored if cell), default=0), scored, is_mean)
+    return _TableRow(label, max((cell.accuracy.n for cell in scored if cell), default=0), scored, is_mean)
 
 
-def percent(accuracy: MeanEstimate) -> str:
+def format_accuracy(accuracy: MeanEstimate) -> str:
     """Format an accuracy, or a difference of accuracies, with its uncertainty.
 
     `71.0 ± 4.5` has the standard error, and `0.0 (0.0 … 13.8)` the 95 % interval where the standard error misleads:
@@ -165,21 +169,21 @@ def percent(accuracy: MeanEstimate) -> str:
         return "–"
     mean = f"{100 * accuracy.mean:.1f}"
     if accuracy.has_interval and not accuracy.is_symmetric:
-        return f"{mean} ({interval(accuracy)})"
+        return f"{mean} ({format_interval(accuracy)})"
     return mean if math.isnan(accuracy.standard_error) else f"{mean} ± {100 * accuracy.standard_error:.1f}"
 
 
-def interval(accuracy: MeanEstimate) -> str:
+def format_interval(accuracy: MeanEstimate) -> str:
     """Format the 95 % interval of an accuracy as `62.2 … 79.8`; a dash where none is known."""
     return f"{100 * accuracy.low:.1f} … {100 * accuracy.high:.1f}" if accuracy.has_interval else "–"
 
 
-def of_score(score: Score) -> MeanEstimate:
+def estimate_of_score(score: Score) -> MeanEstimate:
     """Return a worker's measured score as an estimate with its 95 % interval."""
-    return accuracy_of(score.accuracy, score.se if score.n > 1 else float("nan"), score.n)
+    return accuracy_from_moments(score.accuracy, score.se if score.n > 1 else float("nan"), score.n)
 
 
-def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
+def build_reach_tables(reaches: Mapping[str, Reach]) -> dict[str, TableData]:
     """Return two tables, `reach` and `strategies_that_paid`.
 
     `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row per shape of workflow.
@@ -197,21 +201,21 @@ def reach_tables(reaches: Mapping[str, Reach]) -> dict[str, Columns]:
         for each in part.strategies
     ]
     columns = ["questions", "shape", "share", "most on", "answers that no single worker gives", "an example"]
-    return {"reach": Columns(head, parts), "strategies_that_paid": Columns(columns, shapes)}
+    return {"reach": TableData(head, parts), "strategies_that_paid": TableData(columns, shapes)}
 
 
-def _number(value: float) -> str:
+def _round_number(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
-class Columns(NamedTuple):
+class TableData(NamedTuple):
     """A table to render: distinct column heads, and rows of text and numbers."""
 
     head: list[str]
     rows: list[list[str | int | float]]
 
 
-def tables(board: Leaderboard) -> dict[str, Columns]:
+def build_tables(board: Leaderboard) -> dict[str, TableData]:
     """Return the leaderboard as tables: accuracies, their intervals, cost per question, 95th percentiles of latency,
     properties of workflows, strategies.
 
@@ -220,7 +224,7 @@ def tables(board: Leaderboard) -> dict[str, Columns]:
     `measure_diversity` is their entropy in bits. Systems without workflows are left out of it.
     """
     systems = list(board.systems)
-    lines = _lines(board)
+    lines = _build_rows(board)
 
     def texts(text: Callable[[_Cell], str]) -> list[list[str | int | float]]:
         return [[line.label, *(text(cell) if cell else "–" for cell in line.cells)] for line in lines]
@@ -230,35 +234,35 @@ def tables(board: Leaderboard) -> dict[str, Columns]:
         shown = texts(lambda cell: text(cell.accuracy).replace(" ", "\N{NO-BREAK SPACE}"))
         return [[label, line.n, *cells] for line, (label, *cells) in zip(lines, shown, strict=True)]
 
-    habits = [[name, *_habits(list(scores.values()))] for name, scores in board.systems.items()]
+    habits = [[name, *_workflow_properties(list(scores.values()))] for name, scores in board.systems.items()]
     return {
-        "accuracy_in_percent": Columns(["benchmark", "n", *systems], accuracies(percent)),
-        "accuracy_95_percent_intervals": Columns(["benchmark", "n", *systems], accuracies(interval)),
-        "tokens_and_usd_a_question": Columns(["benchmark", *systems], texts(lambda cell: cell.spent)),
-        "p95_latency_s": Columns(["benchmark", *systems], texts(lambda cell: cell.p95)),
-        "workflows": Columns(
+        "accuracy_in_percent": TableData(["benchmark", "n", *systems], accuracies(format_accuracy)),
+        "accuracy_95_percent_intervals": TableData(["benchmark", "n", *systems], accuracies(format_interval)),
+        "tokens_and_usd_a_question": TableData(["benchmark", *systems], texts(lambda cell: cell.spent)),
+        "p95_latency_s": TableData(["benchmark", *systems], texts(lambda cell: cell.p95)),
+        "workflows": TableData(
             ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*habits]
         ),
-        "strategies": _strategies(board),
+        "strategies": _strategies_table(board),
     }
 
 
-def _strategies(board: Leaderboard) -> Columns:
+def _strategies_table(board: Leaderboard) -> TableData:
     groups = {name: list(scores.values()) for name, scores in board.systems.items()}
     first = next(iter(board.systems), "")
     groups |= {
         f"{first} on {name}": [board.systems[first][name]] for name in board.benchmarks if name in board.systems[first]
     }
-    rows = {name: row for name, scores in groups.items() if (row := _strategy(scores))}
+    rows = {name: row for name, scores in groups.items() if (row := _count_strategies(scores))}
     shown = [shape for shape in SHAPES if any(shapes[shape] for shapes, _ in rows.values())]
     head = ["strategy", *(shape.replace("_", " ") for shape in shown), "patterns", "diversity (bits)"]
-    return Columns(head, [
+    return TableData(head, [
         [name, *(f"{shapes[shape] / shapes.total():.0%}" for shape in shown), varied.distinct, round(varied.entropy, 2)]
         for name, (shapes, varied) in rows.items()
     ])  # fmt: skip
 
 
-def _strategy(scores: list[Summary]) -> tuple[Counter[str], Diversity] | None:
+def _count_strategies(scores: list[Summary]) -> tuple[Counter[str], Diversity] | None:
     shapes, patterns = Counter[str](), Counter[str]()
     for summary in scores:
         shapes.update(summary.shapes)
@@ -266,7 +270,7 @@ def _strategy(scores: list[Summary]) -> tuple[Counter[str], Diversity] | None:
     return (shapes, measure_diversity(patterns.elements())) if shapes else None
 
 
-def _habits(scores: list[Summary]) -> list[str | int | float]:
+def _workflow_properties(scores: list[Summary]) -> list[str | int | float]:
     rows = sum(s.rows for s in scores)
     if not rows:
         return ["–"] * 4
@@ -289,14 +293,14 @@ def _habits(scores: list[Summary]) -> list[str | int | float]:
 # ── charts ───────────────────────────────────────────────────────────────────
 
 
-def reward_curve(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> Lines:
+def chart_reward(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> LineChart:
     """Chart the mean reward by training step and its running mean over `smooth` steps."""
     means = [fmean(rewards[max(0, place - smooth + 1) : place + 1]) for place in range(len(rewards))]
     series = {f"mean of {smooth} steps": (steps, means), "step": (steps, rewards)}
-    return Lines("", "training step", "mean reward", series, None)
+    return LineChart("", "training step", "mean reward", series, None)
 
 
-def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> Layers:
+def chart_strategies(rows: Sequence[Mapping[str, Any]]) -> StackedAreas:
     """Chart the shares of shapes among well-formed workflows and the patterns' entropy by training step.
 
     `rows` are the lines of a training curve with `step`, `shape/NAME`, `patterns` and `measure_diversity` (bits).
@@ -310,31 +314,33 @@ def strategy_curve(rows: Sequence[Mapping[str, Any]]) -> Layers:
         if any(row.get(f"shape/{name}") for row in rows)
     }
     steps, entropy = [row["step"] for row in rows], [row.get("diversity", 0.0) for row in rows]
-    return Layers("", "training step", "share of workflows in %", steps, layers, entropy, "entropy of patterns, bits")
+    return StackedAreas(
+        "", "training step", "share of workflows in %", steps, layers, entropy, "entropy of patterns, bits"
+    )
 
 
-def accuracy_by_benchmark(board: Leaderboard) -> Dots:
+def chart_accuracy_by_benchmark(board: Leaderboard) -> DotPlot:
     """Chart the accuracy of every system on every benchmark, with 95 % intervals."""
     series = {
-        system: [spread(scores[name].accuracy) if name in scores else None for name in board.benchmarks]
+        system: [error_bar_of(scores[name].accuracy) if name in scores else None for name in board.benchmarks]
         for system, scores in board.systems.items()
     }
-    return Dots("", "accuracy in % (95 % interval)", "benchmark", board.benchmarks, series)
+    return DotPlot("", "accuracy in % (95 % interval)", "benchmark", board.benchmarks, series)
 
 
-def spread(accuracy: MeanEstimate) -> Spread:
+def error_bar_of(accuracy: MeanEstimate) -> ErrorBar:
     """Return an accuracy in % with the ends of its 95 % interval."""
-    return Spread(100 * accuracy.mean, 100 * accuracy.low, 100 * accuracy.high)
+    return ErrorBar(100 * accuracy.mean, 100 * accuracy.low, 100 * accuracy.high)
 
 
-def worker_use(rows: Rows) -> Stacked:
+def chart_worker_use(rows: Rows) -> StackedBars:
     """Chart each worker's share of the steps that ran in each domain."""
-    used = worker_counts(rows)
-    layers = shares(used, {name: name for name in sorted(set().union(*used.values()))})
-    return Stacked("", "share of the steps in %", "domain", list(used), layers)
+    used = count_worker_steps(rows)
+    layers = compute_shares(used, {name: name for name in sorted(set().union(*used.values()))})
+    return StackedBars("", "share of the steps in %", "domain", list(used), layers)
 
 
-def accuracy_against_cost(profiles: Sequence[Profile], level: tuple[str, float] | None = None) -> Plane:
+def chart_accuracy_against_cost(profiles: Sequence[Profile], level: tuple[str, float] | None = None) -> ScatterPlot:
     """Chart mean accuracy over the benchmarks (%, with its 95 % interval) against USD per 1,000 calls, by worker.
 
     `level` is the name and the height in % of a line, such as the oracle's. Unreachable workers are omitted. A worker
@@ -346,7 +352,7 @@ def accuracy_against_cost(profiles: Sequence[Profile], level: tuple[str, float] 
     free = 0.4 * min((profile.cost_usd for profile in answered if profile.cost_usd > 0), default=1e-6)
     points = []
     for profile in answered:
-        accuracy = mean_of([of_score(score) for score in profile.by_benchmark.values()])
+        accuracy = average_estimates([estimate_of_score(score) for score in profile.by_benchmark.values()])
         name = profile.worker if profile.cost_usd > 0 else f"{profile.worker} (no price)"
-        points.append(Point(name, 1000 * (profile.cost_usd or free), spread(accuracy), name))
-    return Plane("", "mean USD for 1,000 calls", "accuracy in % (95 % interval)", points, level=level)
+        points.append(Point(name, 1000 * (profile.cost_usd or free), error_bar_of(accuracy), name))
+    return ScatterPlot("", "mean USD for 1,000 calls", "accuracy in % (95 % interval)", points, reference_line=level)

@@ -37,27 +37,27 @@ class CallUsage:
         return cls(usage.pop("worker"), Usage(**usage))
 
 
-class Played(NamedTuple):
+class SystemExecution(NamedTuple):
     """The execution of one system on one question."""
 
     branches: tuple[QuestionTrace, ...]
     """The traces of the question's workflows; a Conductor has one unless its workflows vote."""
     chosen: int = 0
     """The index of the branch whose answer is graded."""
-    writings: tuple[WorkflowTrace, ...] = ()
+    writing_traces: tuple[WorkflowTrace, ...] = ()
     """The trace of the call that wrote each branch's workflow; empty unless a worker wrote them."""
     waves: tuple[int, ...] = ()
     """The number of branches that ran side by side, wave after wave; empty: all at once."""
 
     @property
-    def counts(self) -> QuestionTrace:
+    def graded_trace(self) -> QuestionTrace:
         """The trace whose answer is graded."""
         return self.branches[self.chosen]
 
     @property
     def latency_s(self) -> float:
         """The seconds of the slowest branch of each wave, the writing of its workflow included."""
-        writings = [each.latency_s for each in self.writings] or [0.0] * len(self.branches)
+        writings = [each.latency_s for each in self.writing_traces] or [0.0] * len(self.branches)
         left = iter([writing + branch.latency_s for writing, branch in zip(writings, self.branches, strict=True)])
         return sum(max(islice(left, wave)) for wave in self.waves or (len(self.branches),))
 
@@ -104,7 +104,7 @@ class OutcomeRow:
     """The trace's id, which MLflow stores as the tag `trace`; empty if no workflow ran, or for a worker alone."""
 
     @classmethod
-    def of(cls, problem: Problem, repeat: int, played: Played, grade: Grade | None) -> Self:
+    def from_execution(cls, problem: Problem, repeat: int, execution: SystemExecution, grade: Grade | None) -> Self:
         """Make the row of an execution; `grade` is the grade of the chosen branch's answer.
 
         Steps, tokens, USD and responses are summed over all branches and rounds. One branch with an unreachable worker
@@ -112,11 +112,11 @@ class OutcomeRow:
         cost and latency, but not as steps. Format, shape and pattern are those of the workflow that gave the graded
         answer.
         """
-        counts = played.counts
-        writing = played.writings[played.chosen] if played.writings else None
+        counts = execution.graded_trace
+        writing = execution.writing_traces[execution.chosen] if execution.writing_traces else None
         first, workflow = counts.rounds[0].parsed, counts.workflow
-        executions = [trace for branch in played.branches for trace in branch.executions]
-        paid = [*executions, *played.writings]
+        executions = [trace for branch in execution.branches for trace in branch.executions]
+        paid = [*executions, *execution.writing_traces]
         unscorable = any(trace.status in UNSCORABLE_STATUSES for trace in paid) or (
             grade is not None and grade.unscorable
         )
@@ -134,13 +134,13 @@ class OutcomeRow:
             workers=tuple(step.worker for trace in executions for step in trace.steps if step.is_paid),
             tokens=sum(trace.tokens for trace in paid),
             cost_usd=sum((trace.cost_usd for trace in paid), 0.0),
-            latency_s=played.latency_s,
+            latency_s=execution.latency_s,
             completion="\n\n".join(round_.text for round_ in counts.rounds),
             answer=counts.answer or "",
             unscorable=unscorable,
             shape=classify_shape(workflow) if workflow else "",
             pattern=workflow_pattern(workflow) if workflow else "",
-            usage=tuple(use for trace in paid for use in _usage(trace)),
+            usage=tuple(use for trace in paid for use in _list_usage(trace)),
             rounds=len(counts.rounds),
             stop=counts.stop_reason,
             grading_usd=grade.cost_usd if grade is not None else 0.0,
@@ -162,6 +162,6 @@ class OutcomeRow:
         return "right" if self.correct else "wrong"
 
 
-def _usage(trace: WorkflowTrace) -> list[CallUsage]:
+def _list_usage(trace: WorkflowTrace) -> list[CallUsage]:
     """Return the usage of each paid response, in the order of the steps."""
     return [CallUsage(step.worker, step.response.usage) for step in trace.steps if step.is_paid]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import is_confidential
-from ops.results.summary import KEY, collected, scored
-from ops.results.table import Rows, table
+from ops.results.summary import QUESTION_KEY, collect_in_parts, filter_scored
+from ops.results.table import Rows, to_table
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-class Strategy(NamedTuple):
+class StrategyUse(NamedTuple):
     """The use of one shape of workflow (`ops.workflow.strategy.classify_shape`)."""
 
     shape: str
@@ -41,57 +41,57 @@ class Reach:
     """The share of rows with a well-formed workflow."""
     right_if_valid: float
     """The share of right answers among the rows with a well-formed workflow."""
-    strategies: tuple[Strategy, ...] = ()
+    strategies: tuple[StrategyUse, ...] = ()
     """Shapes of workflows, the most frequent first."""
 
     @classmethod
-    def stored(cls, facts: Mapping[str, Any]) -> Reach:
+    def from_json(cls, facts: Mapping[str, Any]) -> Reach:
         """Restore a `Reach` from JSON that was made with `dataclasses.asdict`."""
-        strategies = tuple(Strategy(*row) for row in facts["strategies"])
+        strategies = tuple(StrategyUse(*row) for row in facts["strategies"])
         return cls(**{**facts, "strategies": strategies})
 
 
-def reach(conductor: Rows, others: Rows, alone: Rows, benchmarks: Collection[str]) -> Reach | None:
+def compute_reach(conductor: Rows, others: Rows, single_workers: Rows, benchmarks: Collection[str]) -> Reach | None:
     """Compute the reach on `benchmarks` from the Conductor's rows; None without scored rows.
 
-    `alone` are the rows of single workers; `others` are rows of further systems that count for the ceiling.
+    `single_workers` are the rows of single workers; `others` are rows of further systems that count for the ceiling.
     """
     import polars as pl
 
-    rows = scored(conductor).with_row_index("place").filter(pl.col("benchmark").is_in(list(benchmarks)))
-    questions = collected(rows.group_by(KEY).agg(right=(pl.col("correct") == 1).any()))
+    rows = filter_scored(conductor).with_row_index("place").filter(pl.col("benchmark").is_in(list(benchmarks)))
+    questions = collect_in_parts(rows.group_by(QUESTION_KEY).agg(right=(pl.col("correct") == 1).any()))
     if questions.is_empty():
         return None
-    single, other = _answered(alone), _answered(others)
-    right = questions.filter("right").select(KEY)
-    answerable = pl.concat([single, right, other]).unique().join(questions, on=KEY, how="semi").height
+    single, other = _find_answered(single_workers), _find_answered(others)
+    right = questions.filter("right").select(QUESTION_KEY)
+    answerable = pl.concat([single, right, other]).unique().join(questions, on=QUESTION_KEY, how="semi").height
     written = rows.filter("format_ok")
-    valid = collected(rows.select(valid=pl.col("format_ok").mean())).item()
-    right_if_valid = collected(written.select(pl.col("correct").mean())).item()
+    valid = collect_in_parts(rows.select(valid=pl.col("format_ok").mean())).item()
+    right_if_valid = collect_in_parts(written.select(pl.col("correct").mean())).item()
     return Reach(
         ceiling=answerable / questions.height,
         reached=right.height / answerable if answerable else 0.0,
         valid=valid,
         right_if_valid=right_if_valid or 0.0,
-        strategies=tuple(_strategies(written, single)),
+        strategies=tuple(_find_strategies(written, single)),
     )
 
 
-def _answered(rows: Rows) -> pl.DataFrame:
+def _find_answered(rows: Rows) -> pl.DataFrame:
     """Return the questions with a right answer."""
     import polars as pl
 
-    return collected(table(rows).filter(pl.col("correct") == 1).select(KEY).unique())
+    return collect_in_parts(to_table(rows).filter(pl.col("correct") == 1).select(QUESTION_KEY).unique())
 
 
-def _strategies(written: pl.LazyFrame, single: pl.DataFrame) -> list[Strategy]:
+def _find_strategies(written: pl.LazyFrame, single: pl.DataFrame) -> list[StrategyUse]:
     import polars as pl
 
     known = single.lazy().with_columns(known=pl.lit(True))
-    columns = ("place", *KEY, "shape", "correct")
-    marked = written.select(columns).join(known, on=KEY, how="left")
+    columns = ("place", *QUESTION_KEY, "shape", "correct")
+    marked = written.select(columns).join(known, on=QUESTION_KEY, how="left")
     paid = (pl.col("correct") == 1) & pl.col("known").is_null()
-    by_benchmark = collected(
+    by_benchmark = collect_in_parts(
         marked.group_by("shape", "benchmark").agg(
             pl.len().alias("count"),
             pl.col("place").min(),
@@ -115,9 +115,9 @@ def _strategies(written: pl.LazyFrame, single: pl.DataFrame) -> list[Strategy]:
     )
     shown = by_shape["example"].drop_nulls()
     examples = written.filter(pl.col("place").is_in(shown.implode())).select("place", "completion")
-    texts = {place: " ".join(completion.split()) for place, completion in collected(examples).iter_rows()}
+    texts = {place: " ".join(completion.split()) for place, completion in collect_in_parts(examples).iter_rows()}
     total = int(by_shape["count"].sum())
     return [
-        Strategy(row["shape"], row["count"] / total, row["where"], row["paid"], texts.get(row["example"], ""))
+        StrategyUse(row["shape"], row["count"] / total, row["where"], row["paid"], texts.get(row["example"], ""))
         for row in by_shape.iter_rows(named=True)
     ]

@@ -12,53 +12,53 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ops.results.statistics import (
     Interval,
     MeanEstimate,
-    accuracy_estimate,
-    difference_estimate,
-    mcnemar,
-    mean_estimate,
-    mean_of,
+    average_estimates,
+    estimate_accuracy,
+    estimate_difference,
+    estimate_mean,
+    mcnemar_test,
     score_interval,
 )
-from ops.results.table import Rows, table
+from ops.results.table import Rows, to_table
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
     from numpy.typing import NDArray
 
-KEY = ("benchmark", "problem_id")
+QUESTION_KEY = ("benchmark", "problem_id")
 """The columns that identify a question."""
-MEANS = ("correct", "tokens", "cost_usd", "calls", "latency_s")
-"""The columns that `by_question` averages over a question's answers."""
+MEAN_COLUMNS = ("correct", "tokens", "cost_usd", "calls", "latency_s")
+"""The columns that `average_by_question` averages over a question's answers."""
 _NAN = float("nan")
 
 
-def collected(frame: pl.LazyFrame) -> pl.DataFrame:
+def collect_in_parts(frame: pl.LazyFrame) -> pl.DataFrame:
     """Return the result of a query, which is computed in parts, so that memory does not grow with the rows."""
     return frame.collect(engine="streaming")
 
 
-def scored(rows: Rows) -> pl.LazyFrame:
+def filter_scored(rows: Rows) -> pl.LazyFrame:
     """Return the rows with a known correctness: no mean has the rows of unreachable workers."""
     import polars as pl
 
-    return table(rows).filter(~pl.col("unscorable"))
+    return to_table(rows).filter(~pl.col("unscorable"))
 
 
 def count_unscorable(rows: Rows) -> int:
     """Return the number of rows of unreachable workers or judges."""
     import polars as pl
 
-    return int(collected(table(rows).select(pl.col("unscorable").cast(pl.Int64).sum())).item())
+    return int(collect_in_parts(to_table(rows).select(pl.col("unscorable").cast(pl.Int64).sum())).item())
 
 
-def grades(rows: Rows) -> pl.DataFrame:
+def select_grades(rows: Rows) -> pl.DataFrame:
     """Return the problem's key, the repeat, correctness and `unscorable` of each row, sorted."""
     import polars as pl
 
-    key = pl.concat_str(KEY, separator="/").alias("problem_key")
-    chosen = table(rows).select(key, "repeat", "correct", "unscorable")
-    return collected(chosen.sort("problem_key", "repeat", "correct", "unscorable"))
+    key = pl.concat_str(QUESTION_KEY, separator="/").alias("problem_key")
+    chosen = to_table(rows).select(key, "repeat", "correct", "unscorable")
+    return collect_in_parts(chosen.sort("problem_key", "repeat", "correct", "unscorable"))
 
 
 def grades_by_repeat(rows: Rows) -> dict[tuple[str, str], list[float]]:
@@ -67,7 +67,7 @@ def grades_by_repeat(rows: Rows) -> dict[tuple[str, str], list[float]]:
 
     known = pl.when(~pl.col("unscorable")).then(pl.col("correct"))
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    answers = collected(table(rows).select(*KEY, "repeat", known).sort(*KEY, "repeat"))
+    answers = collect_in_parts(to_table(rows).select(*QUESTION_KEY, "repeat", known).sort(*QUESTION_KEY, "repeat"))
     for benchmark, question, repeat, correct in answers.iter_rows():
         own = found[benchmark, question]
         own += [_NAN] * (repeat - len(own))
@@ -79,19 +79,19 @@ def count_questions(rows: Rows) -> dict[str, int]:
     """Return benchmark → number of its questions, sorted by benchmark."""
     import polars as pl
 
-    counted = collected(table(rows).group_by("benchmark").agg(pl.col("problem_id").n_unique()))
+    counted = collect_in_parts(to_table(rows).group_by("benchmark").agg(pl.col("problem_id").n_unique()))
     return dict(counted.sort("benchmark").iter_rows())
 
 
-def benchmarks_of(rows: Rows) -> list[str]:
+def list_benchmarks(rows: Rows) -> list[str]:
     """Return the benchmarks of the rows, sorted."""
-    return sorted(collected(table(rows).select("benchmark").unique())["benchmark"])
+    return sorted(collect_in_parts(to_table(rows).select("benchmark").unique())["benchmark"])
 
 
 # ── by question ──────────────────────────────────────────────────────────────
 
 
-def by_question(rows: Rows, *by: str | pl.Expr) -> pl.DataFrame:
+def average_by_question(rows: Rows, *by: str | pl.Expr) -> pl.DataFrame:
     """Return a line for each question with a scored answer, sorted by benchmark and question.
 
     `answers` is the number of its scored answers; `correct` (a share), `tokens`, `cost_usd` (USD), `calls` and
@@ -100,51 +100,51 @@ def by_question(rows: Rows, *by: str | pl.Expr) -> pl.DataFrame:
     import polars as pl
 
     calls = pl.col("usage").list.len().alias("calls")
-    answers = scored(rows).with_columns(calls).group_by(*by, *KEY)
-    grouped = answers.agg(pl.len().cast(pl.Int64).alias("answers"), pl.col(*MEANS).mean())
-    return collected(grouped.sort(*KEY))
+    answers = filter_scored(rows).with_columns(calls).group_by(*by, *QUESTION_KEY)
+    grouped = answers.agg(pl.len().cast(pl.Int64).alias("answers"), pl.col(*MEAN_COLUMNS).mean())
+    return collect_in_parts(grouped.sort(*QUESTION_KEY))
 
 
 def mean_usd(rows: Rows) -> float:
     """Return the mean cost of an answer in USD, also of the unscorable ones; NaN without rows."""
-    costs = collected(table(rows).select("cost_usd"))["cost_usd"]
+    costs = collect_in_parts(to_table(rows).select("cost_usd"))["cost_usd"]
     return math.fsum(costs) / len(costs) if len(costs) else _NAN
 
 
-def format_compliance(rows: Rows) -> pl.DataFrame:
+def format_compliance_by_question(rows: Rows) -> pl.DataFrame:
     """Return a line for each question: the number of its `answers`, of those with a well-formed workflow (`written`),
     and their `share`. Rows of unreachable workers count, because the workflow was written before."""
     import polars as pl
 
     written = pl.col("format_ok").cast(pl.Int64)
     counts = (pl.len().cast(pl.Int64).alias("answers"), written.sum().alias("written"), written.mean().alias("share"))
-    return collected(table(rows).group_by(KEY).agg(*counts).sort(KEY))
+    return collect_in_parts(to_table(rows).group_by(QUESTION_KEY).agg(*counts).sort(QUESTION_KEY))
 
 
 def mean_per_answer(questions: pl.DataFrame, column: str) -> float:
-    """Return the mean of a column of `by_question` over all answers; NaN without answers."""
+    """Return the mean of a column of `average_by_question` over all answers; NaN without answers."""
     if questions.is_empty():
         return _NAN
     # An exact sum does not depend on the order in which the rows were read.
     return math.fsum((questions[column] * questions["answers"]).to_list()) / int(questions["answers"].sum())
 
 
-def question_means(rows: Rows) -> dict[str, dict[str, float]]:
+def accuracy_by_question(rows: Rows) -> dict[str, dict[str, float]]:
     """Return benchmark → question → accuracy over repeats, in [0, 1], for paired comparisons."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
-    for benchmark, question, correct in by_question(rows).select(*KEY, "correct").iter_rows():
+    for benchmark, question, correct in average_by_question(rows).select(*QUESTION_KEY, "correct").iter_rows():
         found[benchmark][question] = correct
     return dict(found)
 
 
-def on(questions: pl.DataFrame, benchmark: str) -> pl.DataFrame:
+def select_benchmark(questions: pl.DataFrame, benchmark: str) -> pl.DataFrame:
     """Return the lines of one benchmark."""
     return questions.filter(questions["benchmark"] == benchmark)
 
 
-def accuracy(questions: pl.DataFrame, benchmarks: Sequence[str]) -> MeanEstimate:
+def mean_accuracy(questions: pl.DataFrame, benchmarks: Sequence[str]) -> MeanEstimate:
     """Return the accuracy as the mean over the benchmarks; a benchmark without a question makes it unknown."""
-    return mean_of([accuracy_estimate(on(questions, name)["correct"]) for name in benchmarks])
+    return average_estimates([estimate_accuracy(select_benchmark(questions, name)["correct"]) for name in benchmarks])
 
 
 # ── by benchmark ─────────────────────────────────────────────────────────────
@@ -213,7 +213,7 @@ class AnswerCost(NamedTuple):
     """The 95th percentile of that latency; of several benchmarks the mean of theirs."""
 
     @classmethod
-    def of(cls, summary: Summary) -> Self:
+    def from_summary(cls, summary: Summary) -> Self:
         """Return the cost on a benchmark."""
         return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s, summary.latency_p95_s)
 
@@ -223,7 +223,7 @@ class AnswerCost(NamedTuple):
         return cls(*map(fmean, zip(*costs, strict=True))) if costs else cls()
 
 
-def _figures() -> dict[str, pl.Expr]:
+def _summary_expressions() -> dict[str, pl.Expr]:
     """Return field of `Summary` → the expression over the rows of a benchmark that gives it."""
     import polars as pl
 
@@ -242,16 +242,22 @@ def summarize(rows: Rows) -> dict[str, Summary]:
     """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts."""
     import polars as pl
 
-    rows = table(rows)
-    by_benchmark = rows.with_row_index("place").group_by("benchmark").agg(pl.col("place").min(), **_figures())
-    questions, shapes, patterns = by_question(rows), counts_of(rows, "shape"), counts_of(rows, "pattern")
+    rows = to_table(rows)
+    by_benchmark = (
+        rows.with_row_index("place").group_by("benchmark").agg(pl.col("place").min(), **_summary_expressions())
+    )
+    questions, shapes, patterns = (
+        average_by_question(rows),
+        count_values_by_benchmark(rows, "shape"),
+        count_values_by_benchmark(rows, "pattern"),
+    )
     summaries = {}
-    for row in collected(by_benchmark).sort("place").drop("place").to_dicts():
-        name, own = row["benchmark"], on(questions, row["benchmark"])
+    for row in collect_in_parts(by_benchmark).sort("place").drop("place").to_dicts():
+        name, own = row["benchmark"], select_benchmark(questions, row["benchmark"])
         figures: dict[str, Any] = {key: _NAN if value is None else value for key, value in row.items()}
         figures |= {key: mean_per_answer(own, key) for key in ("tokens", "cost_usd", "latency_s", "calls")}
         summaries[name] = Summary(
-            accuracy=accuracy_estimate(own["correct"]),
+            accuracy=estimate_accuracy(own["correct"]),
             shapes={shape: count for shape, count in shapes[name].items() if shape},
             patterns={pattern: count for pattern, count in patterns[name].items() if pattern},
             **figures,
@@ -259,32 +265,32 @@ def summarize(rows: Rows) -> dict[str, Summary]:
     return summaries
 
 
-def column_counts(rows: Rows, column: str) -> Counter[str]:
+def count_values(rows: Rows, column: str) -> Counter[str]:
     """Return value of the column → number of rows with it, the most frequent first and of equals the first in order."""
     import polars as pl
 
-    places = table(rows).select(column).with_row_index("place")
-    counted = collected(places.group_by(column).agg(pl.len().alias("count"), pl.col("place").min()))
+    places = to_table(rows).select(column).with_row_index("place")
+    counted = collect_in_parts(places.group_by(column).agg(pl.len().alias("count"), pl.col("place").min()))
     return Counter(dict(counted.sort("count", "place", descending=[True, False]).select(column, "count").iter_rows()))
 
 
-def counts_of(rows: Rows, column: str) -> dict[str, Counter[Any]]:
+def count_values_by_benchmark(rows: Rows, column: str) -> dict[str, Counter[Any]]:
     """Return benchmark → value of the column → number of well-formed workflows with it, the most frequent first."""
     import polars as pl
 
-    counted = collected(table(rows).filter("format_ok").group_by("benchmark", column).agg(count=pl.len()))
+    counted = collect_in_parts(to_table(rows).filter("format_ok").group_by("benchmark", column).agg(count=pl.len()))
     found: dict[str, Counter[Any]] = defaultdict(Counter)
     for benchmark, value, count in counted.sort("count", column, descending=[True, False]).iter_rows():
         found[benchmark][value] = count
     return found
 
 
-def worker_counts(rows: Rows) -> dict[str, Counter[str]]:
+def count_worker_steps(rows: Rows) -> dict[str, Counter[str]]:
     """Return domain → worker → number of steps that it ran, sorted; domains without steps are left out."""
     import polars as pl
 
-    steps = table(rows).select("domain", "workers").explode("workers").filter(pl.col("workers").is_not_null())
-    counted = collected(steps.group_by("domain", "workers").agg(count=pl.len())).sort("domain", "workers")
+    steps = to_table(rows).select("domain", "workers").explode("workers").filter(pl.col("workers").is_not_null())
+    counted = collect_in_parts(steps.group_by("domain", "workers").agg(count=pl.len())).sort("domain", "workers")
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for domain, worker, count in counted.iter_rows():
         found[domain][worker] = count
@@ -294,27 +300,27 @@ def worker_counts(rows: Rows) -> dict[str, Counter[str]]:
 # ── in pairs ─────────────────────────────────────────────────────────────────
 
 
-class Pairs:
+class PairedQuestions:
     """Two systems on the questions that both scored; repeats of a question are averaged."""
 
     def __init__(self, ours: pl.DataFrame, theirs: pl.DataFrame) -> None:
-        """Pair the lines of `by_question` of two systems."""
-        self.questions = ours.join(theirs, on=KEY, suffix="_theirs").sort(*KEY)
+        """Pair the lines of `average_by_question` of two systems."""
+        self.questions = ours.join(theirs, on=QUESTION_KEY, suffix="_theirs").sort(*QUESTION_KEY)
         self.asked = theirs.height
         """The number of questions that the other system scored."""
 
     @classmethod
-    def of(cls, ours: Rows, theirs: Rows) -> Pairs:
+    def from_rows(cls, ours: Rows, theirs: Rows) -> PairedQuestions:
         """Pair the rows of two systems."""
-        return cls(by_question(ours), by_question(theirs))
+        return cls(average_by_question(ours), average_by_question(theirs))
 
     def __len__(self) -> int:
         return self.questions.height
 
-    def on(self, benchmark: str) -> Pairs:
+    def select_benchmark(self, benchmark: str) -> PairedQuestions:
         """Return the pairs of one benchmark alone."""
-        chosen = Pairs.__new__(Pairs)
-        chosen.questions = on(self.questions, benchmark)
+        chosen = PairedQuestions.__new__(PairedQuestions)
+        chosen.questions = select_benchmark(self.questions, benchmark)
         chosen.asked = chosen.questions.height
         return chosen
 
@@ -327,31 +333,33 @@ class Pairs:
         """Return our accuracy minus theirs, as the mean over the benchmarks; one without a pair makes it unknown."""
         known = self.strata()
         strata = [known.get(name, []) for name in benchmarks]
-        return difference_estimate(strata) if all(strata) else mean_of([mean_estimate(own) for own in strata])
+        return estimate_difference(strata) if all(strata) else average_estimates([estimate_mean(own) for own in strata])
 
-    def gain(self, confidence: float) -> Interval:
+    def difference_interval(self, confidence: float) -> Interval:
         """Return the difference of the mean accuracies, every benchmark weighing the same."""
         return score_interval(list(self.strata().values()), confidence=confidence)
 
     def accuracies(self) -> tuple[MeanEstimate, MeanEstimate]:
         """Return the means of both systems over the benchmarks, with their 95 % intervals."""
         names = list(self.strata())
-        theirs = self.questions.select(*KEY, correct="correct_theirs")
-        return accuracy(self.questions, names), accuracy(theirs, names)
+        theirs = self.questions.select(*QUESTION_KEY, correct="correct_theirs")
+        return mean_accuracy(self.questions, names), mean_accuracy(theirs, names)
 
     def latency_p95(self, ours: Rows, theirs: Rows) -> tuple[float, float]:
         """Return the 95th percentile of the latency of both systems' answers to these questions, in seconds."""
-        asked, expression = self.questions.lazy(), _figures()["latency_p95_s"]
-        mine, other = (scored(rows).join(asked, on=KEY, how="semi").select(expression) for rows in (ours, theirs))
-        return collected(mine).item(), collected(other).item()
+        asked, expression = self.questions.lazy(), _summary_expressions()["latency_p95_s"]
+        mine, other = (
+            filter_scored(rows).join(asked, on=QUESTION_KEY, how="semi").select(expression) for rows in (ours, theirs)
+        )
+        return collect_in_parts(mine).item(), collect_in_parts(other).item()
 
-    def vectors(self) -> tuple[list[float], list[float]]:
+    def accuracy_vectors(self) -> tuple[list[float], list[float]]:
         """Return the accuracies of both systems, question by question."""
         return self.questions["correct"].to_list(), self.questions["correct_theirs"].to_list()
 
-    def discordance(self) -> str:
+    def describe_discordance(self) -> str:
         """Return in words the number of questions that only one of the two systems answered correctly."""
-        test = mcnemar(*self.vectors())
+        test = mcnemar_test(*self.accuracy_vectors())
         return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar p = {test.p_value:.3g}"
 
     def means(self, column: str) -> tuple[float, float]:
@@ -360,7 +368,7 @@ class Pairs:
         return ours, theirs
 
 
-def gains_over_seeds(pairs: Sequence[Pairs], benchmarks: Sequence[str]) -> list[NDArray[np.float64]]:
+def gains_over_seeds(pairs: Sequence[PairedQuestions], benchmarks: Sequence[str]) -> list[NDArray[np.float64]]:
     """Return the differences of each benchmark as an array of shape (seeds, questions); `pairs` has one item per seed.
 
     A question counts if both systems scored it on every seed. Benchmarks without such a question are left out.
@@ -369,8 +377,8 @@ def gains_over_seeds(pairs: Sequence[Pairs], benchmarks: Sequence[str]) -> list[
     import polars as pl
 
     gain = pl.col("correct") - pl.col("correct_theirs")
-    seeds = [each.questions.select(*KEY, gain=gain, seed=pl.lit(seed)) for seed, each in enumerate(pairs)]
-    by_question = pl.concat(seeds).sort(*KEY, "seed").group_by(KEY, maintain_order=True).agg("gain")
+    seeds = [each.questions.select(*QUESTION_KEY, gain=gain, seed=pl.lit(seed)) for seed, each in enumerate(pairs)]
+    by_question = pl.concat(seeds).sort(*QUESTION_KEY, "seed").group_by(QUESTION_KEY, maintain_order=True).agg("gain")
     shared = by_question.filter(pl.col("gain").list.len() == len(pairs))
-    found = [on(shared, name)["gain"].to_list() for name in benchmarks]
+    found = [select_benchmark(shared, name)["gain"].to_list() for name in benchmarks]
     return [np.array(own).T.copy() for own in found if own]

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from ops.config import Pool, Price, Setup
-from ops.core.checked import opened_table
-from ops.core.digests import replacing_with_digest
+from ops.core.checked import open_table
+from ops.core.digests import replace_with_digest
 from ops.core.errors import DataError
 from ops.core.once import INCOMPLETE, Key
 from ops.core.response_rows import COLUMNS as RESPONSE_COLUMNS
 from ops.core.response_rows import REMEDY as RESPONSES_REMEDY
 from ops.core.response_rows import ResponseRow
-from ops.core.response_rows import schema as response_schema
+from ops.core.response_rows import arrow_schema as response_schema
 from ops.core.usage import USAGE_COLUMNS, Usage
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 
 if TYPE_CHECKING:
     import polars as pl
 
-PART = 5_000
+ROWS_PER_PART = 5_000
 """The rows that are read or written at once."""
 REMEDY = "Run the recipe again (`podium run RECIPE`): it makes the file again, with the answers that are in the cache"
 Rows = Union["pl.LazyFrame", Iterable[OutcomeRow]]
-"""The rows of a system: the results table, or records in memory, from which `table` makes one."""
-TEXTS = ("completion", "answer")
+"""The rows of a system: the results table, or records in memory, from which `to_table` makes one."""
+TEXT_COLUMNS = ("completion", "answer")
 _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 _USAGE = {"worker": "string", **USAGE_COLUMNS}
 """The fields of one response's usage in a score file, each with its Arrow type."""
@@ -42,7 +42,7 @@ def save_rows(rows: Rows, file: Path, *, texts: bool = True, key: Key | None = N
     import polars as pl
 
     # Texts that are not written are not read either.
-    kept = table(rows) if texts else table(rows).with_columns(pl.lit("").alias(name) for name in TEXTS)
+    kept = to_table(rows) if texts else to_table(rows).with_columns(pl.lit("").alias(name) for name in TEXT_COLUMNS)
     write_rows(kept.sort("benchmark", "problem_id", "repeat"), file, texts=texts, key=key)
 
 
@@ -57,26 +57,26 @@ def write_rows(rows: Rows, file: Path, *, texts: bool = True, key: Key | None = 
     import pyarrow.parquet as pq
 
     schema, stored = _schema(), None if key is None else dict(key)
-    with replacing_with_digest(file, stored) as temporary, pq.ParquetWriter(temporary, schema) as writer:
-        for part in _parts(rows):
+    with replace_with_digest(file, stored) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+        for part in _split_into_parts(rows):
             if stored is not None and part["unscorable"].any():
                 stored[INCOMPLETE] = "without the scores of some answers"
-            writer.write_table(_veiled(part, texts).to_arrow().cast(schema))
+            writer.write_table(_hide_texts_in_part(part, texts).to_arrow().cast(schema))
 
 
-def _parts(rows: Rows) -> Iterator[pl.DataFrame]:
+def _split_into_parts(rows: Rows) -> Iterator[pl.DataFrame]:
     """Give the rows in parts, in their order; records are converted part by part."""
     import polars as pl
 
     if isinstance(rows, pl.LazyFrame):
-        yield from rows.collect_batches(chunk_size=PART, maintain_order=True)
+        yield from rows.collect_batches(chunk_size=ROWS_PER_PART, maintain_order=True)
         return
     left = iter(rows)
-    while part := list(islice(left, PART)):
-        yield _frame(part)
+    while part := list(islice(left, ROWS_PER_PART)):
+        yield _to_frame(part)
 
 
-def _veiled(part: pl.DataFrame, texts: bool) -> pl.DataFrame:
+def _hide_texts_in_part(part: pl.DataFrame, texts: bool) -> pl.DataFrame:
     """Return the rows without the texts of confidential benchmarks, or without any if `texts` is false."""
     import polars as pl
 
@@ -84,10 +84,10 @@ def _veiled(part: pl.DataFrame, texts: bool) -> pl.DataFrame:
 
     names = [name for name in part["benchmark"].unique() if not texts or is_confidential(name)]
     shown = pl.when(~pl.col("benchmark").is_in(names))
-    return part.with_columns(shown.then(pl.col(name)).otherwise(pl.lit("")).alias(name) for name in TEXTS)
+    return part.with_columns(shown.then(pl.col(name)).otherwise(pl.lit("")).alias(name) for name in TEXT_COLUMNS)
 
 
-def veiled(rows: Iterable[OutcomeRow], *, texts: bool = True) -> list[OutcomeRow]:
+def hide_texts(rows: Iterable[OutcomeRow], *, texts: bool = True) -> list[OutcomeRow]:
     """Return the rows without the texts of confidential benchmarks, or without any if `texts` is false."""
     from ops.benchmarks.registry import is_confidential
 
@@ -97,7 +97,7 @@ def veiled(rows: Iterable[OutcomeRow], *, texts: bool = True) -> list[OutcomeRow
     return [replace(row, completion="", answer="") if veil(row) else row for row in rows]
 
 
-def _frame(rows: Sequence[OutcomeRow]) -> pl.DataFrame:
+def _to_frame(rows: Sequence[OutcomeRow]) -> pl.DataFrame:
     import polars as pl
     import pyarrow as pa
 
@@ -118,7 +118,7 @@ def _schema() -> Any:
     return pa.schema([(column.name, types[str(column.type)]) for column in fields(OutcomeRow)])
 
 
-def scan(
+def scan_rows(
     file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
 ) -> pl.LazyFrame:
     """Return the rows of a file that `save_rows` or `write_rows` wrote, in their order; columns are read when they are
@@ -130,7 +130,7 @@ def scan(
     """
     import polars as pl
 
-    with opened_table(file, remedy, missing=undigested) as opened:
+    with open_table(file, remedy, missing=undigested) as opened:
         there = opened.schema_arrow
     lacking = {column.name: column.default for column in fields(OutcomeRow) if column.name not in there.names}
     if missing := [name for name, default in lacking.items() if default is MISSING or name == "usage"]:
@@ -138,11 +138,11 @@ def scan(
     rows = pl.scan_parquet(file, glob=False).with_columns(pl.lit(value).alias(name) for name, value in lacking.items())
     parts = {part.name for part in there.field("usage").type.value_type}
     if not parts >= _USAGE.keys():
-        rows = rows.with_columns(pl.col("usage").list.eval(_whole_usage(parts)))
+        rows = rows.with_columns(pl.col("usage").list.eval(_complete_usage(parts)))
     return rows.select(_COLUMNS)
 
 
-def _whole_usage(parts: Collection[str]) -> pl.Expr:
+def _complete_usage(parts: Collection[str]) -> pl.Expr:
     """Return the usage of one response with the defaults of the parts that are not among those stored."""
     import polars as pl
 
@@ -158,17 +158,17 @@ def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
     """Return a file of a worker's graded responses as score rows: each response is a workflow of one step.
 
     The sample index becomes the repeat. A refusal counts as wrong and an unreachable worker as unscorable, as in the
-    Conductor's rows. Raises the errors of `scan`.
+    Conductor's rows. Raises the errors of `scan_rows`.
     """
     import polars as pl
 
-    with opened_table(file, remedy) as opened:
+    with open_table(file, remedy) as opened:
         if missing := [name for name in RESPONSE_COLUMNS if name not in opened.schema_arrow.names]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
-    return _of_responses(pl.scan_parquet(file, glob=False))
+    return _scores_of_responses(pl.scan_parquet(file, glob=False))
 
 
-def of_responses(responses: Iterable[ResponseRow]) -> pl.LazyFrame:
+def response_rows_as_scores(responses: Iterable[ResponseRow]) -> pl.LazyFrame:
     """Return graded responses in memory as score rows, as `scan_responses` does."""
     import polars as pl
     import pyarrow as pa
@@ -176,10 +176,10 @@ def of_responses(responses: Iterable[ResponseRow]) -> pl.LazyFrame:
     columns = pa.Table.from_pylist([row.as_columns() for row in responses], schema=response_schema())
     made = pl.from_arrow(columns)
     assert isinstance(made, pl.DataFrame)
-    return _of_responses(made.lazy())
+    return _scores_of_responses(made.lazy())
 
 
-def _of_responses(responses: pl.LazyFrame) -> pl.LazyFrame:
+def _scores_of_responses(responses: pl.LazyFrame) -> pl.LazyFrame:
     import polars as pl
 
     known: dict[str, pl.Expr] = {
@@ -205,39 +205,39 @@ def _of_responses(responses: pl.LazyFrame) -> pl.LazyFrame:
 def load_rows(
     file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
 ) -> list[OutcomeRow]:
-    """Read the rows of a file as records. Raises the errors of `scan`."""
+    """Read the rows of a file as records. Raises the errors of `scan_rows`."""
     return list(iterate_rows(file, remedy, undigested=undigested))
 
 
 def iterate_rows(
     file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
 ) -> Iterator[OutcomeRow]:
-    """Read the rows of a file as records, part by part. Raises the errors of `scan`."""
-    return records(scan(file, remedy, undigested=undigested))
+    """Read the rows of a file as records, part by part. Raises the errors of `scan_rows`."""
+    return iterate_records(scan_rows(file, remedy, undigested=undigested))
 
 
 # ── tables and records ───────────────────────────────────────────────────────
 
 
-def table(rows: Rows) -> pl.LazyFrame:
+def to_table(rows: Rows) -> pl.LazyFrame:
     """Return the rows as a table with the fields of `OutcomeRow` as columns."""
     import polars as pl
 
     if isinstance(rows, pl.LazyFrame):
         return rows
-    return _frame(list(rows)).lazy()
+    return _to_frame(list(rows)).lazy()
 
 
-def joined(tables: Iterable[Rows]) -> pl.LazyFrame:
+def concatenate_rows(tables: Iterable[Rows]) -> pl.LazyFrame:
     """Return one table of the rows of several, in their order."""
     import polars as pl
 
-    return pl.concat([table(each) for each in tables] or [table(())])
+    return pl.concat([to_table(each) for each in tables] or [to_table(())])
 
 
-def records(rows: Rows) -> Iterator[OutcomeRow]:
+def iterate_records(rows: Rows) -> Iterator[OutcomeRow]:
     """Give the rows of a table as records, in their order and part by part."""
-    for part in table(rows).collect_batches(chunk_size=PART, maintain_order=True):
+    for part in to_table(rows).collect_batches(chunk_size=ROWS_PER_PART, maintain_order=True):
         columns = part.to_dict(as_series=False)
         columns["workers"] = list(map(tuple, columns["workers"]))
         columns["usage"] = [tuple(map(CallUsage.from_columns, responses)) for responses in columns["usage"]]
@@ -247,7 +247,7 @@ def records(rows: Rows) -> Iterator[OutcomeRow]:
 # ── prices ───────────────────────────────────────────────────────────────────
 
 
-def at_prices(rows: Rows, pool: Pool) -> pl.LazyFrame:
+def reprice_rows(rows: Rows, pool: Pool) -> pl.LazyFrame:
     """Return the rows with their cost in USD recomputed at the pool's prices, from the usage of each response.
 
     A row keeps its recorded cost if one of its workers is not in the pool or has no price there (LiteLLM's own table
@@ -257,12 +257,12 @@ def at_prices(rows: Rows, pool: Pool) -> pl.LazyFrame:
 
     prices = {worker.name: worker.price for worker in pool.workers}
     usd = pl.struct("usage", "cost_usd").map_batches(
-        lambda part: _usd(part, prices), return_dtype=pl.Float64, is_elementwise=True
+        lambda part: _compute_usd(part, prices), return_dtype=pl.Float64, is_elementwise=True
     )
-    return table(rows).with_columns(usd.alias("cost_usd"))
+    return to_table(rows).with_columns(usd.alias("cost_usd"))
 
 
-def _usd(rows: pl.Series, prices: Mapping[str, Price | None]) -> pl.Series:
+def _compute_usd(rows: pl.Series, prices: Mapping[str, Price | None]) -> pl.Series:
     """Return the cost of each row in USD; `rows` has the fields `usage` and `cost_usd`."""
     import numpy as np
     import polars as pl
@@ -275,7 +275,7 @@ def _usd(rows: pl.Series, prices: Mapping[str, Price | None]) -> pl.Series:
         if (cost := known.get(values)) is None:
             use = CallUsage.from_columns(dict(zip(names, values, strict=True)))
             price = prices.get(use.worker)
-            cost = known[values] = _UNPRICED if price is None else price.usd(use.usage)
+            cost = known[values] = _UNPRICED if price is None else price.compute_usd(use.usage)
         return cost
 
     costs = np.fromiter(map(usd, zip(*(uses.field(name).to_pylist() for name in names), strict=True)), float)
@@ -291,10 +291,12 @@ def _usd(rows: pl.Series, prices: Mapping[str, Price | None]) -> pl.Series:
 _UNPRICED = float("nan")
 
 
-def priced(rows: Rows, setup: Setup) -> pl.LazyFrame:
+def reprice_by_benchmark(rows: Rows, setup: Setup) -> pl.LazyFrame:
     """Return the rows grouped by benchmark, each at the prices of the pool that answers that benchmark."""
     import polars as pl
 
-    whole = table(rows)
+    whole = to_table(rows)
     names = whole.select("benchmark").collect()["benchmark"].unique(maintain_order=True)
-    return joined(at_prices(whole.filter(pl.col("benchmark") == name), setup.asked_on(name).pool) for name in names)
+    return concatenate_rows(
+        reprice_rows(whole.filter(pl.col("benchmark") == name), setup.for_benchmark(name).pool) for name in names
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ops.conductor.policy import CARD_FILE
 from ops.config import Pool, PoolChange, Snapshot
-from ops.core.atomic import made_whole
+from ops.core.atomic import create_folder_atomically
 from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
@@ -54,7 +54,7 @@ def fetch(workspace: Workspace, change: PoolChange) -> Path:
         if not (policy / CARD_FILE).is_file():
             problem = f"is not there, and version {change.version} contains no policy"
             raise DataError(folder, "", problem, "Train again with `podium run`")
-        with made_whole(folder) as part:
+        with create_folder_atomically(folder) as part:
             shutil.copytree(policy, part, dirs_exist_ok=True)
             write_digest(part)
     return folder

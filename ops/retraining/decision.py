@@ -12,8 +12,8 @@ from ops.config import PromotionGate, Retraining
 from ops.core.response_rows import ResponseRow
 from ops.precaching.profiles import tabulate_scores
 from ops.release.promotion import Check, GateDecision, decide
-from ops.results.statistics import Interval, gain_of_choice, score_interval
-from ops.results.summary import Pairs
+from ops.results.statistics import Interval, estimate_choice_gain, score_interval
+from ops.results.summary import PairedQuestions
 from ops.results.table import Rows
 from ops.retraining.retraining_plan import BELOW, BELOW_OR_PAYS, NEVER, RetrainingPlan
 
@@ -132,7 +132,7 @@ def _pays(
     evidence: RetrainingEvidence, newcomers: Collection[str], settings: Retraining, *, offered: bool
 ) -> tuple[Check, ...]:
     checks = []
-    if offered and (gained := Pairs.of(evidence.now, evidence.before).strata()):
+    if offered and (gained := PairedQuestions.from_rows(evidence.now, evidence.before).strata()):
         checks.append(_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
     if risen := oracle_rise(evidence.responses, newcomers, evidence.subjects, settings.confidence):
         checks.append(_check(ORACLE, risen.gain, settings.min_oracle_rise, settings.confidence, risen.basis))
@@ -181,7 +181,7 @@ def oracle_rise(
     samples = min(len(given[worker]) for worker in workers)
     found = tabulate_scores([row for row in shared if row.sample < samples], workers).values()
     others = [place for place, worker in enumerate(workers) if worker not in newcomers]
-    gain = gain_of_choice(
+    gain = estimate_choice_gain(
         [own.scores for own in found],
         over=others,
         subjects=[[subjects.get(key, "") for key in own.problems] for own in found],

@@ -34,7 +34,7 @@ from ops.config.base import Settings
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.messages import Message, Namespace, Sample
-from ops.core.once import key_of
+from ops.core.once import read_key
 from ops.core.problem import Problem, benchmark_of, problem_key
 from ops.core.response import Response
 from ops.core.response_rows import REMEDY, ResponseRow, response_file
@@ -45,12 +45,12 @@ from ops.precaching.precache import precache_worker
 from ops.release import registry
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Interval, is_difference, score_interval
-from ops.results.summary import question_means
+from ops.results.summary import accuracy_by_question
 from ops.retraining.champion import champion
 from ops.retraining.standing import judged_alike
 from ops.retraining.start import champion_folder
 from ops.workers.client import WorkerClient
-from ops.workers.scheduling import ALONE, Client, Turn
+from ops.workers.scheduling import INDEPENDENT_CALL, Client, Turn
 
 YEAR = 365
 """The number of rounds, one a day, to which the probability of a false alarm refers."""
@@ -188,7 +188,7 @@ def stored_workers(setup: Setup) -> list[StoredSystem]:
 
 def _answered_by(file: Path, identity: str) -> bool:
     """Return whether the worker with this identity gave the answers, which is so too if the file does not say."""
-    return key_of(file, REMEDY).get("worker", identity) == identity
+    return read_key(file, REMEDY).get("worker", identity) == identity
 
 
 def _right(row: ResponseRow) -> float:
@@ -200,7 +200,7 @@ def stored_champion(setup: Setup) -> StoredSystem | None:
     version = registry.champion(setup.workspace)
     if version is None:
         return None
-    means = question_means(judged_alike(setup, version))
+    means = accuracy_by_question(judged_alike(setup, version))
     before = {problem_key(name, question): mean for name, own in means.items() for question, mean in own.items()}
     every = read_evaluation_questions(setup.workspace, setup.recipe).values()
     questions = tuple(question for own in every for question in own if question.key in before)
@@ -213,7 +213,7 @@ def stored_champion(setup: Setup) -> StoredSystem | None:
 
 def sample_of(on: date) -> Sample:
     """Return the sample of day `on`. Each day has its own answers, so that each is paid for once."""
-    return Sample(on.toordinal(), namespace=Namespace.AGAIN)
+    return Sample(on.toordinal(), namespace=Namespace.REPEATED)
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class DayClient:
     on: date
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         """Return the worker's response of that day. Raises `ValueError` if `sample` has an index other than 0."""
         asked = Sample.of(sample)
@@ -287,7 +287,7 @@ def _evaluate(
     rows: list[OutcomeRow] = []
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
         for name, own in group_by_benchmark(questions).items():
-            asked = setup.asked_on(name)
+            asked = setup.for_benchmark(name)
             once = asked.recipe.evaluation.model_copy(update={"repeats": 1})
             card, data, texts = conductor.card, setup.workspace.data, asked.workspace.texts
             team = card.build_team(asked.pool, texts, asked.recipe.execution, DayClient(client, on))

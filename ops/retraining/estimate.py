@@ -30,7 +30,7 @@ from ops.retraining.drift import sample_of, stored_champion, stored_workers
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import decided, unanswered
 from ops.retraining.start import fine_tuning, stored_fine_tuning
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 from ops.stages.responses import estimate_responses, measure_prices
 from ops.training.run.training_run import RunPlan
 from ops.workers.client import WorkerClient
@@ -52,9 +52,9 @@ class Estimate:
         if not self.parts:
             return "nothing to pay: no worker is asked"
         listed = ", ".join(
-            f"{part.name} {usd(part.usd.expected)}{' if needed' * part.is_conditional}" for part in self.parts
+            f"{part.name} {format_usd(part.usd.expected)}{' if needed' * part.is_conditional}" for part in self.parts
         )
-        return f"about {usd(self.usd.expected)}, at most {usd(self.usd.high)} ({listed})"
+        return f"about {format_usd(self.usd.expected)}, at most {format_usd(self.usd.high)} ({listed})"
 
 
 def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ops.alerts import notify
 from ops.alerts.catalogue import DRIFT_SOLVED, DRIFTED
 from ops.config import Drift, Setup, Worker
-from ops.config.pool import FILE, Revisions
+from ops.config.pool import REVISIONS_FILE, Revisions
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.retraining.drift import DriftRecord
@@ -26,7 +26,7 @@ def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[
     noted, names = Revisions.read(config), {}
     for worker in drifted:
         names[worker.name] = f"drift-{on.isoformat()}"
-        noted = noted.noting(worker, names[worker.name])
+        noted = noted.with_revision(worker, names[worker.name])
     if names:
         noted.write(config)
     return names
@@ -48,7 +48,9 @@ def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, 
     new = [record for name, record in changed.items() if name not in before]
     if new:
         lines = [in_words(record, settings) for record in new]
-        lines += [f"{worker}: new revision {revision} in config/{FILE}" for worker, revision in revisions.items()]
+        lines += [
+            f"{worker}: new revision {revision} in config/{REVISIONS_FILE}" for worker, revision in revisions.items()
+        ]
         if revisions:
             lines.append("The answers of earlier revisions are no longer used. pool_changed plans the rest if it is on")
         title = f"{', '.join(record.system for record in new)} drifted"

@@ -27,12 +27,12 @@ from ops.release import registry
 from ops.release.judgement import other_graders
 from ops.release.lineage import judged_otherwise, questions_of
 from ops.release.mlflow_store import MODEL, Registered
-from ops.results.table import at_prices
+from ops.results.table import reprice_rows
 from ops.retraining.decision import Decision, RetrainingEvidence, decision
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan
 from ops.retraining.start import champion_folder
 from ops.training.run.training_run import PLAN_FILE, RunPlan
-from ops.workers.pool import difference
+from ops.workers.pool import compare_pools
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,8 +47,8 @@ def required(snapshot: Snapshot) -> RetrainingPlan:
     policy is evaluated and never fine-tuned."""
     if snapshot.change is None:
         return RetrainingPlan()
-    made = plan(difference(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
-    if snapshot.recipe.trains or made.fine_tune == NEVER:
+    made = plan(compare_pools(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
+    if snapshot.recipe.is_trained or made.fine_tune == NEVER:
         return made
     return replace(made, fine_tune=NEVER, reasons=(*made.reasons, UNTRAINED))
 
@@ -105,7 +105,7 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         raise DataError(f"version {now.version} of {MODEL}", "tags", said, "Then start the retraining again")
     evidence = RetrainingEvidence(
         now=compared.conductor,
-        before=at_prices(before, change.before),
+        before=reprice_rows(before, change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in precached if row.worker in setup.pool.names],
         subjects=map_subjects(read_shortlist(setup)),
@@ -179,4 +179,4 @@ def decided(workspace: Workspace, key: str) -> Decision:
 
 
 def _file(workspace: Workspace, key: str) -> Path:
-    return workspace.outcome / "retraining" / f"{key}.json"
+    return workspace.results_folder / "retraining" / f"{key}.json"

@@ -11,8 +11,8 @@ from typing import Any
 
 from ops.conductor.policy import CARD_FILE, PolicyCard, policy_key
 from ops.config import Adaptive, Pool, PoolChange, Recipe, Recursive, Setup, digest
-from ops.core.atomic import made_whole
-from ops.core.digests import SUMS, write_digest
+from ops.core.atomic import create_folder_atomically
+from ops.core.digests import SUMS_FILE, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.restoring import restore_run
@@ -78,8 +78,8 @@ def start_folder(setup: Setup, change: PoolChange) -> Path:
     folder = _start_of(setup, champion, card)
     if is_intact_policy(folder):
         return folder
-    with made_whole(folder) as part:
-        ignore = shutil.ignore_patterns(CARD_FILE, SUMS, "checkpoint-*")
+    with create_folder_atomically(folder) as part:
+        ignore = shutil.ignore_patterns(CARD_FILE, SUMS_FILE, "checkpoint-*")
         shutil.copytree(champion, part, copy_function=_link, ignore=ignore, dirs_exist_ok=True)
         card.write(part)
         write_digest(part)

@@ -15,7 +15,7 @@ from ops.serving.answer import Answer
 from ops.serving.loaded import LoadedVersion
 from ops.serving.request import OnProgress, ServedRequest
 from ops.serving.request_options import RequestOptions
-from ops.spending.books import this_month
+from ops.spending.books import current_month
 from ops.spending.ledger import open_ledger
 from ops.store import open_cache
 from ops.workers.call import Account
@@ -106,7 +106,7 @@ class ServingEngine:
 
     def _current_client(self) -> WorkerClient:
         # The calendar month is the account: the ledger's cap bounds the spending of all servers in it.
-        month = this_month()
+        month = current_month()
         if self._client is None or self._client[0] != month:
             cap = math.inf if self.settings.month_usd is None else self.settings.month_usd
             account = Account(f"{PURPOSE}-{month}", PURPOSE, cap)

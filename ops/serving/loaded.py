@@ -15,15 +15,15 @@ from ops.conductor.scratch import ScratchConductor
 from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor
 from ops.conductor.writer import WRITER_VARIABLE, load_conductor
-from ops.config import TRANSFORMERS, Pool, Price, Serving, load, load_pool, pool_file
+from ops.config import TRANSFORMERS, Pool, Price, Serving, load_pool, load_settings, pool_file
 from ops.core.errors import DataError, PodiumError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.serving.batching import BatchWriter, CompletionWriter
 from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, question
 from ops.serving.scope import Scope
 from ops.serving.strengths import Strengths
-from ops.workers.providers import price_of
+from ops.workers.providers import find_price
 from ops.workers.unsent import check_pool
 from ops.workflow.play import CallBudget
 from ops.workflow.team import Team
@@ -79,7 +79,7 @@ class LoadedVersion:
         """
         card = PolicyCard.read(files.policy)
         if settings.pool is None:
-            pool, file = load(Pool, files.pool), files.pool
+            pool, file = load_settings(Pool, files.pool), files.pool
         else:
             pool, file = load_pool(workspace.config, settings.pool), pool_file(workspace.config, settings.pool)
         writer = os.environ.get(WRITER_VARIABLE) or TRANSFORMERS
@@ -112,13 +112,13 @@ class LoadedVersion:
             raise DataError(file, "workers", problem, "Name some of them, or train the policy on that pool")
         there = pool.model_copy(update={"workers": known})
         check_pool(there, file)
-        prices = {worker.name: price_of(worker, file) for worker in known}
+        prices = {worker.name: find_price(worker, file) for worker in known}
         return cls(
             version=version,
             conductor=conductor,
             card=card,
             pool=pool,
-            team=card.build_team(there, resources() / "data", card.execution),
+            team=card.build_team(there, resources_folder() / "data", card.execution),
             strengths=replace(strengths or Strengths(), prices=prices),
             prices=prices,
             batch_writer=None

@@ -11,9 +11,9 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 from ops.store import cache_key
 from ops.workers.client import WorkerClient
-from ops.workers.providers import most_tokens
-from ops.workers.replies import stored
-from ops.workers.scheduling import ALONE, Turn
+from ops.workers.providers import max_prompt_tokens
+from ops.workers.replies import clean_stored_response
+from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 
 
 class RequestOverBudget(OverBudget):
@@ -45,14 +45,14 @@ class RequestBudget:
         """What the request's own calls have cost so far."""
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         """Return a worker's response, as `Client.complete` does. Raises `RequestOverBudget` as well."""
         price = self._prices[worker.name]
-        worst = price.most_usd(most_tokens(messages), worker.max_tokens, worker.service_tier)
+        worst = price.compute_max_usd(max_prompt_tokens(messages), worker.max_tokens, worker.service_tier)
         if self._left_usd < worst:
             if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
-                return stored(worker, hit)
+                return clean_stored_response(worker, hit)
             await self._wait_for(worst, worker)
         self._reserved_usd += worst
         try:

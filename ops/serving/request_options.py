@@ -10,7 +10,7 @@ from pydantic import Field, PrivateAttr, Strict, ValidationError, field_validato
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import REQUEST_PARAMETERS, Settings, Vote
-from ops.config.loading import correction, in_words
+from ops.config.loading import clean_validation_message, suggest_correction
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.grading import GRADERS
@@ -128,8 +128,8 @@ def read_options(values: object, field: str) -> RequestOptions:
         first = error.errors()[0]
         place = ".".join(str(part) for part in (field, *first["loc"]))
         keys = f"Known keys: {', '.join(Vote.model_fields)}" if first["loc"][:1] == ("vote",) else known
-        remedy = keys if first["type"] == "extra_forbidden" else correction(first["input"])
-        raise RequestError(place, in_words(first), remedy) from None
+        remedy = keys if first["type"] == "extra_forbidden" else suggest_correction(first["input"])
+        raise RequestError(place, clean_validation_message(first), remedy) from None
     options._field = field
     if options.vote is not None and options.vote.workflows > 1 and options.is_open:
         problem = "needs answers that can be compared, and those of the grader `open` cannot"

@@ -65,7 +65,7 @@ class Strengths:
         if worker.name in self.cost_usd:
             return self.cost_usd[worker.name]
         price = self.prices.get(worker.name)
-        return 0.0 if price is None else price.usd(Usage(1_000, 1_000))
+        return 0.0 if price is None else price.compute_usd(Usage(1_000, 1_000))
 
     def _accuracy(self, name: str, domain: str) -> float:
         by_domain = self.accuracy[name]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.core.usage import MeanUsage
-from ops.spending.ledger_store import Store
-from ops.spending.local import LocalStore
+from ops.spending.ledger_store import LedgerStore
+from ops.spending.local import LocalLedgerStore
 
 _COUNTS = ("calls", "prompt_tokens", "completion_tokens", "lost")
 _SUMS = ", ".join([
@@ -21,12 +21,12 @@ _SUMS = ", ".join([
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpendingSum:
     """A sum of spending (USD, tokens): `calls` that were settled, and `lost` ones.
 
     A call is lost if it was sent and its answer never arrived: its process was killed, it was cancelled, it timed out,
-    or its connection broke. Its provider may bill it, so `usd` includes `lost_usd`: the worst case of each, or the cost
-    of the same question's answer once that is known.
+    or its connection broke. Its provider may bill it, so `format_usd` includes `lost_usd`: the worst case of each, or
+    the cost of the same question's answer once that is known.
     """
 
     usd: float = 0.0
@@ -49,34 +49,34 @@ class SettledCall(NamedTuple):
     usd: float
 
 
-class Books:
+class LedgerReader:
     """Read-only access to the spending on workers: the SQLite file at `path`, or another `store`."""
 
-    def __init__(self, path: Path, store: Store | None = None) -> None:
+    def __init__(self, path: Path, store: LedgerStore | None = None) -> None:
         self.path = path
-        self._store: Store = store or LocalStore(path)
+        self._store: LedgerStore = store or LocalLedgerStore(path)
 
-    def spent(self, run: str) -> float:
+    def total_usd(self, run: str) -> float:
         """Return the USD spent for a run by all processes: settled and lost calls."""
         return self._sum("run = ?", (run,)).usd
 
-    def by_purpose(self, run: str | None = None) -> dict[str, Spent]:
+    def by_purpose(self, run: str | None = None) -> dict[str, SpendingSum]:
         """Return spending by purpose, of one run or of all."""
         return self._by("purpose", run)
 
-    def by_worker(self, run: str | None = None) -> dict[str, Spent]:
+    def by_worker(self, run: str | None = None) -> dict[str, SpendingSum]:
         """Return spending by worker name, of one run or of all."""
         return self._by("worker", run)
 
-    def by_run(self) -> dict[str, Spent]:
+    def by_run(self) -> dict[str, SpendingSum]:
         """Return spending by run."""
         return self._by("run", None)
 
-    def by_month(self, run: str | None = None) -> dict[str, Spent]:
+    def by_month(self, run: str | None = None) -> dict[str, SpendingSum]:
         """Return spending by calendar month (UTC), of one run or of all."""
         return self._by("month", run)
 
-    def latest(self, count: int, run: str | None = None) -> list[SettledCall]:
+    def latest_calls(self, count: int, run: str | None = None) -> list[SettledCall]:
         """Return the last settled calls, of one run or of all, newest first."""
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
         query = f"SELECT {', '.join(SettledCall._fields)} FROM calls {where} ORDER BY id DESC LIMIT ?"
@@ -93,23 +93,23 @@ class Books:
         rows = self._store.read(lambda connection: connection.execute(query, (purpose,)).fetchall())
         return {worker: MeanUsage(prompt, answer) for worker, prompt, answer in rows}
 
-    def _sum(self, where: str, values: tuple[str, ...]) -> Spent:
+    def _sum(self, where: str, values: tuple[str, ...]) -> SpendingSum:
         query = f"SELECT {_SUMS} FROM spent WHERE {where}"
-        return Spent(*self._store.read(lambda connection: connection.execute(query, values).fetchone()))
+        return SpendingSum(*self._store.read(lambda connection: connection.execute(query, values).fetchone()))
 
-    def _by(self, column: str, run: str | None) -> dict[str, Spent]:
+    def _by(self, column: str, run: str | None) -> dict[str, SpendingSum]:
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
         query = f"SELECT {column}, {_SUMS} FROM spent {where} GROUP BY {column} ORDER BY {column}"
         rows = self._store.read(lambda connection: connection.execute(query, values).fetchall())
-        return {name: Spent(*sums) for name, *sums in rows}
+        return {name: SpendingSum(*sums) for name, *sums in rows}
 
 
-def this_month() -> str:
+def current_month() -> str:
     """The calendar month ("2026-01", UTC)."""
     return datetime.now(UTC).isoformat()[:7]
 
 
-def usd(amount: float) -> str:
+def format_usd(amount: float) -> str:
     """Return USD with two significant digits and no exponent, so that small costs stay readable; a dash for NaN."""
     if math.isnan(amount):
         return "–"

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from ops.core.errors import OverBudget
 from ops.core.processes import ProcessId
 from ops.core.usage import Usage
-from ops.spending.books import Books, this_month
-from ops.spending.ledger_store import LEDGER_URL, SqlConnection, Store
+from ops.spending.books import LedgerReader, current_month
+from ops.spending.ledger_store import LEDGER_URL, LedgerStore, SqlConnection
 
 _SETTLE = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, purpose, worker, month) DO UPDATE SET
@@ -46,19 +46,19 @@ _BLOCK_CALLS = 16
 """Number of worst-case calls in a block, if the cap is far away."""
 _BLOCK_SHARE = 1 / 64
 """… and never more than this share of the cap, so that no process blocks the budget of others."""
-_MOST_TOKENS = 2**40
+_MAX_TOKENS = 2**40
 """The largest bill of one call, so that sums of bills fit a 64-bit integer."""
 _EPSILON = 1e-9
 """USD. A rounding error of floating point must not refuse a call."""
 
 
-NEXT_CALL = "the next call may cost"
+CAP_MESSAGE = "the next call may cost"
 """Part of every message about a cap, because a trainer's errors reach its run only as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The reservation of one call. Return it once through `Ledger.settle`, `Ledger.release` or `Ledger.lose`."""
+    """The reservation of one call. Return it once through `Ledger.settle`, `Ledger.release` or `Ledger.mark_lost`."""
 
     run: str
     usd: float
@@ -66,7 +66,7 @@ class Reservation:
     """Its number among the sent calls (`Ledger.mark_sent`); 0 before, and for calls that are not billed."""
 
 
-class Departure(NamedTuple):
+class OutgoingCall(NamedTuple):
     """A call to be sent: its reservation, its purpose, and its question's `key` in the cache."""
 
     reservation: Reservation
@@ -93,7 +93,7 @@ class Bill:
         if not 0 <= self.usd < math.inf:
             raise ValueError(f"a bill of {self.usd} USD")
         prompt, completion = self.usage.prompt_tokens, self.usage.completion_tokens
-        if not (0 <= prompt <= _MOST_TOKENS and 0 <= completion <= _MOST_TOKENS):
+        if not (0 <= prompt <= _MAX_TOKENS and 0 <= completion <= _MAX_TOKENS):
             raise ValueError(f"a bill of {prompt} and {completion} tokens")
 
 
@@ -113,17 +113,17 @@ class _Block:
         return max(self.free, 0.0) + self.reserved
 
 
-class Ledger(Books):
-    """Reservations and their outcomes, in one SQLite file or another `Store` that many processes share."""
+class Ledger(LedgerReader):
+    """Reservations and their outcomes, in one SQLite file or another `LedgerStore` that many processes share."""
 
-    def __init__(self, path: Path, store: Store | None = None) -> None:
+    def __init__(self, path: Path, store: LedgerStore | None = None) -> None:
         super().__init__(path, store)
         self._blocks: dict[str, _Block] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._swept = False
         self._overdue: list[tuple[str, int]] = []
-        """What a store that failed has still to be told, see `_give_back`."""
+        """What a store that failed has still to be told, see `_return_reserved`."""
 
     def reserve(self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None) -> Reservation:
         """Reserve a call's worst case before it is sent.
@@ -144,7 +144,7 @@ class Ledger(Books):
             self._forget_after_fork()
             block = self._blocks.get(run)
             if block is None or block.free + _EPSILON < sum(worst_usd):
-                block = self._grow(run, worst_usd, cap_usd, month_cap_usd)
+                block = self._grow_block(run, worst_usd, cap_usd, month_cap_usd)
             granted = []
             for worst in worst_usd:
                 if block.free + _EPSILON < worst:
@@ -155,12 +155,12 @@ class Ledger(Books):
                 granted.append(Reservation(run, worst))
         return granted
 
-    def mark_sent(self, *calls: Departure) -> list[Reservation]:
+    def mark_sent(self, *calls: OutgoingCall) -> list[Reservation]:
         """Record on disk that calls are sent now, and return their reservations.
 
         If this process dies, they count as spent. Only for calls that a provider serves and bills.
         """
-        now, month = time.time(), this_month()
+        now, month = time.time(), current_month()
 
         def mark(connection: SqlConnection) -> int:
             holder = self._store.holder()
@@ -178,7 +178,7 @@ class Ledger(Books):
             first = self._store.write(mark)
         return [replace(call.reservation, sent=first + index) for index, call in enumerate(calls)]
 
-    def recall(self, reservation: Reservation) -> None:
+    def unmark_sent(self, reservation: Reservation) -> None:
         """Unmark a call that was not sent; its reservation stays."""
         self._store.write(lambda connection: connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,)))
 
@@ -188,7 +188,7 @@ class Ledger(Books):
         Lost calls of the same questions are counted at the same cost from now on. If this raises, calls that were sent
         count as lost.
         """
-        now, month = time.time(), this_month()
+        now, month = time.time(), current_month()
         calls = [
             (b.reservation.run, b.purpose, b.worker, b.usage.prompt_tokens, b.usage.completion_tokens, b.usd)
             for b in bills
@@ -196,45 +196,45 @@ class Ledger(Books):
 
         def book(connection: SqlConnection) -> None:
             connection.executemany(_CALL, [(now, *call) for call in calls])
-            connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _summed(calls)])
+            connection.executemany(_SETTLE, [(*key, month, *sums) for key, sums in _sum_calls(calls)])
             connection.executemany(_MEASURE, [(bill.usd, bill.key) for bill in bills if bill.key])
 
         otherwise = [
             (_LOSE, bill.reservation, bill.reservation.usd if bill.reservation.sent else 0.0) for bill in bills
         ]
-        self._give_back([(bill.reservation, bill.usd) for bill in bills], book, otherwise=otherwise)
+        self._return_reserved([(bill.reservation, bill.usd) for bill in bills], book, otherwise=otherwise)
 
     def release(self, *reservations: Reservation) -> None:
         """Release the reservations of calls that cost nothing."""
         otherwise = [(_RECALL, reservation, 0.0) for reservation in reservations]
-        self._give_back([(reservation, 0.0) for reservation in reservations], otherwise=otherwise)
+        self._return_reserved([(reservation, 0.0) for reservation in reservations], otherwise=otherwise)
 
-    def lose(self, reservation: Reservation) -> None:
+    def mark_lost(self, reservation: Reservation) -> None:
         """Count a sent call as spent at its worst case: no answer came, and it may be billed."""
-        self._give_back(
+        self._return_reserved(
             [(replace(reservation, sent=0), reservation.usd)],
             lambda connection: connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,)),
             otherwise=[(_LOSE, reservation, reservation.usd)],
         )
 
-    def sweep(self) -> None:
+    def release_ended_processes(self) -> None:
         """Release reservations of ended processes, and count their sent calls as lost."""
-        if self._store.read(_owners):
+        if self._store.read(_list_holders):
             self._store.write(self._release_dead)
         self._swept = True
 
-    def unmeasured(self) -> list[str]:
+    def lost_keys_without_cost(self) -> list[str]:
         """Return the keys of lost calls whose question has no known cost yet."""
-        self.sweep()
+        self.release_ended_processes()
         query = "SELECT DISTINCT key FROM sent WHERE lost = 1 AND measured = 0"
         return [key for (key,) in self._store.read(lambda connection: connection.execute(query).fetchall())]
 
-    def measure(self, usd_by_key: Mapping[str, float]) -> None:
+    def book_lost_calls(self, usd_by_key: Mapping[str, float]) -> None:
         """Count lost calls at the cost of the same question's answer."""
         rows = [(usd, key) for key, usd in usd_by_key.items()]
         self._store.write(lambda connection: connection.executemany(_MEASURE, rows))
 
-    def in_flight(self, run: str) -> int:
+    def count_in_flight(self, run: str) -> int:
         """Return the number of this process's open reservations for the run."""
         with self._lock:
             block = self._blocks.get(run)
@@ -242,7 +242,7 @@ class Ledger(Books):
 
     def open_reservations(self) -> dict[str, float]:
         """Return the USD that running processes hold for calls in flight (and a few later ones), by run."""
-        self.sweep()
+        self.release_ended_processes()
         query = "SELECT run, sum(usd) FROM blocks GROUP BY run ORDER BY run"
         return dict(self._store.read(lambda connection: connection.execute(query).fetchall()))
 
@@ -255,7 +255,7 @@ class Ledger(Books):
                 rows, overdue = [(number,) for number in idle.values()], list(self._overdue)
 
                 def leave(connection: SqlConnection) -> None:
-                    self._tell(connection, overdue)
+                    self._execute_overdue(connection, overdue)
                     connection.executemany("DELETE FROM blocks WHERE id = ?", rows)
 
                 self._store.write(leave)
@@ -266,10 +266,10 @@ class Ledger(Books):
 
     # ── blocks ───────────────────────────────────────────────────────────────
 
-    def _grow(self, run: str, worsts: Sequence[float], cap: float, month_cap: float | None) -> _Block:
+    def _grow_block(self, run: str, worsts: Sequence[float], cap: float, month_cap: float | None) -> _Block:
         """Raise this process's block until all calls fit, or at least the first. Raises `OverBudget`."""
         if not self._swept:
-            self.sweep()
+            self.release_ended_processes()
         if self._store.leased:
             self._renew_blocks({run})
         block = self._blocks.get(run)
@@ -278,11 +278,11 @@ class Ledger(Books):
         needed = max(worst - free, 0.0)
 
         def grow(connection: SqlConnection) -> tuple[int, float]:
-            room = _room(connection, run, cap, month_cap)
+            room = _remaining_usd(connection, run, cap, month_cap)
             if room + _EPSILON < wanted and self._release_dead(connection):
-                room = _room(connection, run, cap, month_cap)
+                room = _remaining_usd(connection, run, cap, month_cap)
             if room + _EPSILON < needed:
-                raise OverBudget(_refusal(run, worst, room + free, cap, month_cap))
+                raise OverBudget(_format_refusal(run, worst, room + free, cap, month_cap))
             grant = min(max(wanted, min(_BLOCK_CALLS * worst, cap * _BLOCK_SHARE)), max(room, needed))
             if block is None:
                 number = connection.execute(_ADD_BLOCK, (run, *self._store.holder(), grant)).fetchone()[0]
@@ -296,7 +296,7 @@ class Ledger(Books):
         block.free, block.cap, block.month_cap = free + grant, cap, month_cap
         return block
 
-    def _give_back(
+    def _return_reserved(
         self,
         done: Sequence[tuple[Reservation, float]],
         before: Callable[[SqlConnection], object] | None = None,
@@ -312,12 +312,12 @@ class Ledger(Books):
         """
         with self._lock:
             self._forget_after_fork()
-            after, overdue = self._without(done), list(self._overdue)
+            after, overdue = self._blocks_without(done), list(self._overdue)
             idle = [(block.id,) for block in after.values() if block.in_flight == 0]
             busy = [(block.usd, block.id) for block in after.values() if block.in_flight != 0]
 
             def give_back(connection: SqlConnection) -> None:
-                self._tell(connection, overdue)
+                self._execute_overdue(connection, overdue)
                 if before is not None:
                     before(connection)
                 connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
@@ -329,7 +329,7 @@ class Ledger(Books):
                 self._store.write(give_back)
             except BaseException:
                 self._overdue += [(statement, held.sent) for statement, held, _ in otherwise if held.sent]
-                self._blocks |= self._without([(held, usd) for _, held, usd in otherwise])
+                self._blocks |= self._blocks_without([(held, usd) for _, held, usd in otherwise])
                 raise
             del self._overdue[: len(overdue)]
             for run, block in after.items():
@@ -338,7 +338,7 @@ class Ledger(Books):
                 else:
                     self._blocks[run] = block
 
-    def _without(self, done: Iterable[tuple[Reservation, float]]) -> dict[str, _Block]:
+    def _blocks_without(self, done: Iterable[tuple[Reservation, float]]) -> dict[str, _Block]:
         """Return this process's blocks, of the runs concerned, without finished calls (reservation, USD spent)."""
         after: dict[str, _Block] = {}
         for reservation, usd in done:
@@ -351,7 +351,7 @@ class Ledger(Books):
                 )
         return after
 
-    def _tell(self, connection: SqlConnection, overdue: Iterable[tuple[str, int]]) -> None:
+    def _execute_overdue(self, connection: SqlConnection, overdue: Iterable[tuple[str, int]]) -> None:
         """Execute the statements that the store did not take before."""
         for statement, sent in overdue:
             connection.execute(statement, (sent, *self._store.holder()))
@@ -366,9 +366,9 @@ class Ledger(Books):
             def renew(connection: SqlConnection, run: str = run, block: _Block = block) -> tuple[int, float]:
                 if connection.execute("SELECT id FROM blocks WHERE id = ?", (block.id,)).fetchone() is not None:
                     return block.id, block.free
-                room = _room(connection, run, block.cap, block.month_cap)
+                room = _remaining_usd(connection, run, block.cap, block.month_cap)
                 if room + _EPSILON < block.reserved:
-                    raise OverBudget(_refusal(run, block.reserved, room, block.cap, block.month_cap))
+                    raise OverBudget(_format_refusal(run, block.reserved, room, block.cap, block.month_cap))
                 usd = min(block.usd, room)
                 number = connection.execute(_ADD_BLOCK, (run, *self._store.holder(), usd)).fetchone()[0]
                 return int(number), usd - block.reserved
@@ -378,7 +378,7 @@ class Ledger(Books):
 
     def _release_dead(self, connection: SqlConnection) -> bool:
         """Drop the blocks of ended processes, and count their sent calls as lost; return whether there were any."""
-        dead = self._store.gone(connection, _owners(connection))
+        dead = self._store.find_ended(connection, _list_holders(connection))
         connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", dead)
         connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
         return bool(dead)
@@ -388,13 +388,13 @@ class Ledger(Books):
             self._blocks, self._overdue, self._pid = {}, [], os.getpid()
 
 
-def _owners(connection: SqlConnection) -> list[ProcessId]:
+def _list_holders(connection: SqlConnection) -> list[ProcessId]:
     """Return the processes that hold blocks or have calls in flight."""
     query = "SELECT pid, started FROM blocks UNION SELECT pid, started FROM sent WHERE lost = 0"
     return [ProcessId(*owner) for owner in connection.execute(query).fetchall()]
 
 
-def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:
+def _sum_calls(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:
     """Return the number, tokens and USD of calls of the same run, purpose and worker together."""
     sums: dict[tuple[str, ...], list[float]] = {}
     for run, purpose, worker, *amounts in calls:
@@ -404,7 +404,7 @@ def _summed(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[
     return iter(sums.items())
 
 
-def _room(connection: SqlConnection, run: str, cap: float, month_cap: float | None) -> float:
+def _remaining_usd(connection: SqlConnection, run: str, cap: float, month_cap: float | None) -> float:
     """Return the USD left under the caps after every process's blocks."""
 
     def total(query: str, *values: str) -> float:
@@ -412,15 +412,15 @@ def _room(connection: SqlConnection, run: str, cap: float, month_cap: float | No
 
     room = cap - total("spent WHERE run = ?", run) - total("blocks WHERE run = ?", run)
     if month_cap is not None:
-        month_room = month_cap - total("spent WHERE month = ?", this_month()) - total("blocks")
+        month_room = month_cap - total("spent WHERE month = ?", current_month()) - total("blocks")
         room = min(room, month_room)
     return room
 
 
-def _refusal(run: str, worst: float, room: float, cap: float, month_cap: float | None) -> str:
+def _format_refusal(run: str, worst: float, room: float, cap: float, month_cap: float | None) -> str:
     month = f", month {month_cap:g}" if month_cap is not None else ""
     return (
-        f"run {run!r}: {NEXT_CALL} {worst:.6f} USD and {max(room, 0.0):.6f} USD is left "
+        f"run {run!r}: {CAP_MESSAGE} {worst:.6f} USD and {max(room, 0.0):.6f} USD is left "
         f"(cap {cap:g}{month}). Raise budget.run_usd or budget.month_usd in the recipe, or lower a "
         "worker's max_tokens; what is done stays cached"
     )
@@ -434,6 +434,6 @@ def open_ledger(path: Path) -> Ledger:
     url = os.environ.get(LEDGER_URL)
     if not url:
         return Ledger(path)
-    from ops.spending.shared import SharedStore
+    from ops.spending.shared import SharedLedgerStore
 
-    return Ledger(path, SharedStore(url))
+    return Ledger(path, SharedLedgerStore(url))

@@ -28,7 +28,7 @@ class SqlConnection(Protocol):
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> object: ...
 
 
-class Store(Protocol):
+class LedgerStore(Protocol):
     """Tables of one ledger. `read` and `write` may call `work` again after a broken connection, so `work` must be
     repeatable."""
 
@@ -49,7 +49,7 @@ class Store(Protocol):
         """Return the identity under which this process holds reservations now; called inside `write`."""
         ...
 
-    def gone(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
+    def find_ended(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
         """Return those holders whose processes have ended."""
         ...
 

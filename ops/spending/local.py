@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ops.core.processes import ProcessId, state_of, this_process
+from ops.core.processes import ProcessId, process_state, this_process
 from ops.core.sqlite import SqliteFile
 from ops.spending.ledger_store import SqlConnection
 
 T = TypeVar("T")
 
-SPENT = """CREATE VIEW spent AS
+SPENT_VIEW = """CREATE VIEW spent AS
     SELECT run, purpose, worker, month, usd, calls, prompt_tokens, completion_tokens,
         0 AS lost, 0.0 AS lost_usd FROM spending
     UNION ALL SELECT run, purpose, worker, month, usd, 0, 0, 0, 1, usd FROM sent WHERE lost = 1"""
@@ -38,11 +38,11 @@ _SCHEMA = (
         lost INTEGER NOT NULL DEFAULT 0, measured INTEGER NOT NULL DEFAULT 0
     )""",
     "CREATE INDEX lost_by_key ON sent (key) WHERE lost = 1",
-    SPENT,
+    SPENT_VIEW,
 )
 
 
-class LocalStore:
+class LocalLedgerStore:
     """The SQLite file at `path`. Any method may raise `sqlite3.Error`, and `DataError` for a file of another
     version."""
 
@@ -63,8 +63,8 @@ class LocalStore:
     def holder(self) -> ProcessId:
         return this_process()
 
-    def gone(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
-        return [holder for holder in holders if state_of(holder) == "gone"]
+    def find_ended(self, connection: SqlConnection, holders: Sequence[ProcessId]) -> list[ProcessId]:
+        return [holder for holder in holders if process_state(holder) == "gone"]
 
     def close(self) -> None:
         self._file.close()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ops.config import Setup, digest
 from ops.core.checked import read_json, set_aside_if_damaged, write_json
-from ops.core.once import INCOMPLETE, Key, data_version, once, with_code
-from ops.core.processes import alone
+from ops.core.once import INCOMPLETE, Key, add_code_version, data_version, make_once
+from ops.core.processes import lock_files
 from ops.grading import find_available_isolation
 from ops.grading.grader import GRADERS
 from ops.grading.isolation import podium_libraries, program_libraries_in
@@ -44,10 +44,10 @@ def check_once(
     asked = list(setup.recipe.benchmarks) if benchmarks is None else list(benchmarks)
     file = setup.workspace.state / "checks" / f"{name}.json"
     key = _key(setup, stage, asked)
-    with alone(setup.workspace, file):
+    with lock_files(setup.workspace, file):
         set_aside_if_damaged(file, "The check is made again")
         force = force or _page_is_missing(file)
-        report = once([file], key, lambda: _store_report(check(setup, asked), file, key), again=force)
+        report = make_once([file], key, lambda: _store_report(check(setup, asked), file, key), always=force)
         return (_read_report(file), False) if report is None else (report, True)
 
 
@@ -70,7 +70,7 @@ def _key(setup: Setup, stage: str, benchmarks: Sequence[str]) -> Key:
             [sys.version, find_available_isolation(), [hash_installed_libraries(each) for each in programs]]
         ),
     }
-    return with_code(key, "ops.quality.stage_checks")
+    return add_code_version(key, "ops.quality.stage_checks")
 
 
 def _store_report(report: QualityReport, file: Path, key: Key) -> QualityReport:

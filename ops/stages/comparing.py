@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
-from ops.core.once import Key, data_version, once, with_code
-from ops.core.processes import alone
+from ops.core.once import Key, add_code_version, data_version, make_once
+from ops.core.processes import lock_files
 from ops.core.response_rows import response_file
 from ops.evaluation.comparison import (
     Comparison,
@@ -37,8 +37,8 @@ def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, force:
         write_outcomes(setup, policy, base_policy)
         return made
 
-    with alone(workspace, *files):
-        return once(files, _key(setup, policy, base_policy), make, again=force)
+    with lock_files(workspace, *files):
+        return make_once(files, _key(setup, policy, base_policy), make, always=force)
 
 
 def _key(setup: Setup, policy: Path, base_policy: Path | None) -> Key:
@@ -64,4 +64,4 @@ def _key(setup: Setup, policy: Path, base_policy: Path | None) -> Key:
         "settings": digest(setup.recipe.evaluation.model_dump(mode="json")),
     }
     modules = [f"ops.evaluation.baselines.{name}" for name in setup.recipe.evaluation.baselines or ()]
-    return with_code(key, "ops.evaluation.comparison", *modules)
+    return add_code_version(key, "ops.evaluation.comparison", *modules)

@@ -2,7 +2,7 @@
 
 Next to each output lies the key of its inputs: the versions of the files of earlier stages that the stage reads, of its
 settings, and of its code. Each function returns None if its output already exists for the same inputs
-(`ops.core.once`). Recording an output in DVC is a separate step (`ops.versioning.record`).
+(`ops.core.make_once`). Recording an output in DVC is a separate step (`ops.versioning.record`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ops.benchmarks.problem_files import raw_files, read_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Setup, digest
 from ops.core.errors import DataError
-from ops.core.installation import resources
-from ops.core.once import Key, data_version, false_without_inputs, is_made, once, with_code
-from ops.core.processes import alone
+from ops.core.installation import resources_folder
+from ops.core.once import Key, add_code_version, data_version, false_if_inputs_missing, is_made, make_once
+from ops.core.processes import lock_files
 from ops.core.response_rows import response_file
 from ops.core.workspace import Workspace
 from ops.curation.selection import Shortlist
@@ -56,9 +56,9 @@ def load_raw_once(setup: Setup, benchmark: str, *, force: bool = False) -> RawPr
     `materialize_raw`.
     """
     files = list(raw_files(setup.workspace, setup.recipe, benchmark).values())
-    with alone(setup.workspace, *files):
+    with lock_files(setup.workspace, *files):
         force = force or not _has_hidden_tests(setup, benchmark, files)
-        made = once(files, _raw_key(setup, benchmark), lambda: materialize_raw(setup, benchmark), again=force)
+        made = make_once(files, _raw_key(setup, benchmark), lambda: materialize_raw(setup, benchmark), always=force)
         if made is None:
             remove_other_files(setup.workspace, setup.recipe, benchmark, files)
         return made
@@ -80,9 +80,9 @@ def _raw_key(setup: Setup, benchmark: str) -> Key:
     if source.source == "file":
         key["files"] = data_version(*(root / name for split in ("train", "test") for name in source.files(split)))
     if source.source == "embedded":
-        key["files"] = data_version(resources() / "data" / "knowledge")
+        key["files"] = data_version(resources_folder() / "data" / "knowledge")
     one = setup.recipe.model_copy(update={"benchmarks": {benchmark: source}})
-    return with_code(key, *stage_modules(one)["raw_problems"])
+    return add_code_version(key, *stage_modules(one)["raw_problems"])
 
 
 def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
@@ -107,12 +107,12 @@ def make_shortlist_once(setup: Setup, *, force: bool = False) -> Shortlist | Non
         "settings": _settings_key(setup, "benchmarks", "curation"),
         "seed": str(setup.recipe.seed),
     }
-    code = with_code(key, *stage_modules(setup.recipe)["shortlist"])
-    with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_shortlist(setup), again=force)
+    code = add_code_version(key, *stage_modules(setup.recipe)["shortlist"])
+    with lock_files(setup.workspace, *files):
+        return make_once(files, code, lambda: materialize_shortlist(setup), always=force)
 
 
-@false_without_inputs
+@false_if_inputs_missing
 def are_precached(setup: Setup, cells: list[WorkerBenchmark] | None = None) -> bool:
     """Return whether the responses of these workers to these benchmarks are stored and would come out the same.
 
@@ -138,9 +138,9 @@ def make_profiles_once(setup: Setup, *, force: bool = False) -> Profiles | None:
         "prices": setup.pool.prices_key,
         "settings": digest([setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued]),
     }
-    code = with_code(key, *stage_modules(setup.recipe)["worker_profiles"])
-    with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_profiles(setup), again=force)
+    code = add_code_version(key, *stage_modules(setup.recipe)["worker_profiles"])
+    with lock_files(setup.workspace, *files):
+        return make_once(files, code, lambda: materialize_profiles(setup), always=force)
 
 
 def make_mix_once(setup: Setup, *, force: bool = False) -> TrainingMix | None:
@@ -158,9 +158,9 @@ def make_mix_once(setup: Setup, *, force: bool = False) -> TrainingMix | None:
     }
     if SELECTORS[setup.recipe.curation.selector].reads_responses:
         key["responses"] = data_version(data / "responses")
-    code = with_code(key, *stage_modules(setup.recipe)["training_mix"])
-    with alone(setup.workspace, *files):
-        return once(files, code, lambda: materialize_mix(setup), again=force)
+    code = add_code_version(key, *stage_modules(setup.recipe)["training_mix"])
+    with lock_files(setup.workspace, *files):
+        return make_once(files, code, lambda: materialize_mix(setup), always=force)
 
 
 def _list_raw_files(setup: Setup) -> list[Path]:

@@ -11,10 +11,10 @@ from ops.benchmarks.graded import prepare_tables
 from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
-from ops.config import Setup, asked_alike
-from ops.core.once import Key, false_without_inputs, is_made
+from ops.config import Setup, group_by_setup
+from ops.core.once import Key, false_if_inputs_missing, is_made
 from ops.core.problem import Problem
-from ops.core.processes import alone
+from ops.core.processes import lock_files
 from ops.core.running import run_async
 from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate, evaluate_method
@@ -24,7 +24,7 @@ from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.table import at_prices, records, scan
+from ops.results.table import iterate_records, reprice_rows, scan_rows
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
 from ops.workflow.trace import QuestionTrace
@@ -60,7 +60,7 @@ def score_policy(
     """
     from ops.conductor.writer import load_conductor
 
-    with alone(setup.workspace, *(score_file(setup.workspace, name, policy, each) for each in benchmarks)):
+    with lock_files(setup.workspace, *(score_file(setup.workspace, name, policy, each) for each in benchmarks)):
         questions_of = _read_questions(setup, benchmarks)
         keys, weights = _score_files(setup, policy, name, questions_of), policy_id(policy)
         prepare_tables(dict(keys.values()))
@@ -83,7 +83,7 @@ def score_policy(
                 if on_progress is not None:
                     on_progress(done, total, name)
 
-            for asked, names in asked_alike(setup, questions_of):
+            for asked, names in group_by_setup(setup, questions_of):
                 questions = [question for benchmark in names for question in questions_of[benchmark]]
                 with open_writer_and_team(conductor, weights, asked, client) as (writer, team):
                     answering = evaluate(
@@ -98,10 +98,13 @@ def score_policy(
 
 def _read_at_prices(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:
     """Return benchmark → the rows of its score file, at the prices of the pool that answers the benchmark."""
-    return {benchmark: at_prices(scan(file), setup.asked_on(benchmark).pool) for benchmark, file in files.items()}
+    return {
+        benchmark: reprice_rows(scan_rows(file), setup.for_benchmark(benchmark).pool)
+        for benchmark, file in files.items()
+    }
 
 
-@false_without_inputs
+@false_if_inputs_missing
 def is_policy_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence[str]) -> bool:
     """Return whether all score files that `score_policy` would write exist and would come out the same."""
     return all(
@@ -109,7 +112,7 @@ def is_policy_scored(setup: Setup, policy: Path, name: str, benchmarks: Sequence
     )
 
 
-@false_without_inputs
+@false_if_inputs_missing
 def are_baselines_scored(setup: Setup, benchmarks: Sequence[str]) -> bool:
     """Return whether all score files that `score_baselines` would write exist and would come out the same."""
     questions_of = _read_questions(setup, benchmarks)
@@ -123,7 +126,7 @@ def _score_files(
     return {
         benchmark: (
             score_file(setup.workspace, name, policy, benchmark),
-            with_execution_code(scores_key(setup.asked_on(benchmark), policy, questions)),
+            with_execution_code(scores_key(setup.for_benchmark(benchmark), policy, questions)),
         )
         for benchmark, questions in questions_of.items()
     }
@@ -150,7 +153,7 @@ def open_writer_and_team(
 
 def _count_answers(setup: Setup, questions_of: Mapping[str, Sequence[Problem]]) -> int:
     """Return the number of answers that one system gives to these questions, over all repeats."""
-    return sum(len(own) * setup.asked_on(name).recipe.evaluation.repeats for name, own in questions_of.items())
+    return sum(len(own) * setup.for_benchmark(name).recipe.evaluation.repeats for name, own in questions_of.items())
 
 
 def _read_questions(setup: Setup, benchmarks: Sequence[str]) -> dict[str, list[Problem]]:
@@ -188,7 +191,7 @@ def _score_baseline(
     on_progress: OnProgress | None,
     force: bool,
 ) -> pl.LazyFrame:
-    with alone(store.setup.workspace, *map(store.file, questions_of)):
+    with lock_files(store.setup.workspace, *map(store.file, questions_of)):
         prepare_tables({store.file(name): store.key(name, own) for name, own in questions_of.items()})
         if store.is_complete(questions_of) and not force:
             return store.rows(questions_of)
@@ -205,7 +208,7 @@ def _run_baseline(
 
     def run(method: Method, problems: Sequence[Problem]) -> list[OutcomeRow]:
         once = setup.recipe.evaluation.model_copy(update={"repeats": 1})
-        return list(records(at_prices(run_async(evaluate_method(method, problems, team, once)), setup.pool)))
+        return list(iterate_records(reprice_rows(run_async(evaluate_method(method, problems, team, once)), setup.pool)))
 
     known = store.training
     method = store.entry.prepare(
@@ -222,7 +225,7 @@ def _run_baseline(
                 on_progress(done, total, store.entry.name)
 
         for name, questions in questions_of.items():
-            asked = setup.asked_on(name)
+            asked = setup.for_benchmark(name)
             settings = asked.recipe.evaluation
             run_async(evaluate_method(method, questions, _make_team(asked, client), settings, count, rows.add))
         store.store(rows, _describe_method(method, rows), questions_of)

@@ -11,7 +11,7 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.precaching.profiles import find_best_worker, forecast_signal, profile_workers, score_oracle
 from ops.precaching.stored import Profiles
-from ops.workers.pool import at_prices
+from ops.workers.pool import reprice_responses
 
 
 def materialize_profiles(setup: Setup) -> Profiles:
@@ -21,7 +21,7 @@ def materialize_profiles(setup: Setup) -> Profiles:
     """
     workspace = setup.workspace
     every = read_graded_responses(workspace.data / "responses")
-    rows = at_prices([row for row in every if row.worker in setup.pool.names], setup.pool)
+    rows = reprice_responses([row for row in every if row.worker in setup.pool.names], setup.pool)
     if not rows:
         raise DataError(workspace.data / "responses", "", "holds no responses", "Materialize worker_responses")
     workers = profile_workers(rows, read_problems(workspace.data / "shortlist.jsonl"))

@@ -11,7 +11,7 @@ from ops.benchmarks.quarantine import check_malformed_share, quarantine_rows
 from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.benchmarks.source_rows import Row, RowError
 from ops.config import BenchmarkSource, Recipe, Setup
-from ops.core.digests import SUFFIX
+from ops.core.digests import DIGEST_SUFFIX
 from ops.core.errors import DataError
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
@@ -122,4 +122,4 @@ def remove_other_files(workspace: Workspace, recipe: Recipe, benchmark: str, wri
         owner = file.stem.partition("-")[0]
         if owner not in recipe.benchmarks or (owner == benchmark and file not in written):
             file.unlink()
-            file.with_name(file.name + SUFFIX).unlink(missing_ok=True)
+            file.with_name(file.name + DIGEST_SUFFIX).unlink(missing_ok=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 from ops.benchmarks.graded import is_graded_by_current_graders, prepare_tables, read_graded_responses
 from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
 from ops.benchmarks.registry import training_benchmarks
-from ops.config import Pool, Setup, asked_alike
+from ops.config import Pool, Setup, group_by_setup
 from ops.core.digests import DamagedFile
 from ops.core.errors import OverBudget
-from ops.core.once import Key, false_without_inputs, is_made, key_of
+from ops.core.once import Key, false_if_inputs_missing, is_made, read_key
 from ops.core.problem import Problem
-from ops.core.processes import alone
+from ops.core.processes import lock_files
 from ops.core.response_rows import REMEDY, ResponseRow, load_responses, response_file
 from ops.core.running import run_async
 from ops.core.workspace import Workspace
@@ -38,7 +38,7 @@ from ops.precaching.precache import precache_worker, write_responses
 from ops.precaching.stored import WorkerBenchmark, evaluation_folder, responses_key, with_grading_code
 from ops.spending.ledger import Ledger
 from ops.versioning import recording
-from ops.workers.client import Counts, WorkerClient
+from ops.workers.client import CallCounts, WorkerClient
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -84,7 +84,7 @@ def materialize_responses(
     are in the cache.
     """
     wanted, folder = _list_wanted(setup, cells), setup.workspace.data / "responses"
-    with alone(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):
+    with lock_files(setup.workspace, *(response_file(folder, *cell) for cell in wanted)):
         return _materialize(setup, client, wanted, folder, on_progress, force)
 
 
@@ -159,11 +159,11 @@ def answer_evaluation_questions(
     many samples as these say. The result and the files have one entry per worker and benchmark. Files that are up to
     date are read, unless `force` is true. Raises the errors of `materialize_responses`.
     """
-    keys, setup = _list_solo_keys(setup, benchmarks), setup.of_opponents
-    cells, workers, alike = list(keys), list_solo_workers(setup), asked_alike(setup, benchmarks)
+    keys, setup = _list_solo_keys(setup, benchmarks), setup.for_opponents
+    cells, workers, alike = list(keys), list_solo_workers(setup), group_by_setup(setup, benchmarks)
     questions, folder = read_evaluation_questions(setup.workspace, setup.recipe), evaluation_folder(setup.workspace)
     rows: dict[WorkerBenchmark, list[ResponseRow]] = {}
-    with alone(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
+    with lock_files(setup.workspace, *(response_file(folder, *cell) for cell in cells)):
         prepare_tables({response_file(folder, *cell): key for cell, key in keys.items()})
         for asked, names in alike:
             wanted = [WorkerBenchmark(worker, name) for worker in workers for name in names]
@@ -174,7 +174,7 @@ def answer_evaluation_questions(
     return {cell: rows[cell] if cell in rows else load_responses(response_file(folder, *cell)) for cell in cells}
 
 
-@false_without_inputs
+@false_if_inputs_missing
 def is_evaluation_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
     """Return whether all files that `answer_evaluation_questions` would write exist and would come out the same."""
     folder = evaluation_folder(setup.workspace)
@@ -182,10 +182,10 @@ def is_evaluation_answered(setup: Setup, benchmarks: Sequence[str]) -> bool:
 
 
 def _list_solo_keys(setup: Setup, benchmarks: Sequence[str]) -> dict[WorkerBenchmark, Key]:
-    setup = setup.of_opponents
+    setup = setup.for_opponents
     questions, keys = read_evaluation_questions(setup.workspace, setup.recipe), dict[WorkerBenchmark, Key]()
     for cell in (WorkerBenchmark(worker, name) for worker in list_solo_workers(setup) for name in benchmarks):
-        asked = setup.asked_on(cell.benchmark)
+        asked = setup.for_benchmark(cell.benchmark)
         repeats, worker = asked.recipe.evaluation.repeats, asked.pool.worker(cell.worker)
         keys[cell] = with_grading_code(responses_key(worker, questions.get(cell.benchmark, ()), repeats, asked))
     return keys
@@ -226,7 +226,7 @@ def _ask(
     return rows
 
 
-def _format_progress(counts: Counts) -> str:
+def _format_progress(counts: CallCounts) -> str:
     """Return a note on the calls so far: made, cached, replayed and failed, and USD spent."""
     parts = [f"{counts.live:,} asked", f"{counts.cached:,} cached"]
     parts += [f"{counts.replayed:,} replayed"] * bool(counts.replayed)
@@ -251,7 +251,7 @@ def _is_outdated(file: Path) -> bool:
     if not file.exists():
         return False
     try:
-        return not is_graded_by_current_graders(key_of(file, REMEDY))
+        return not is_graded_by_current_graders(read_key(file, REMEDY))
     except DamagedFile:
         return True
 

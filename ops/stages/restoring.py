@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from ops.conductor.policy import CARD_FILE, check_policy
-from ops.core.atomic import made_whole
+from ops.core.atomic import create_folder_atomically
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
@@ -59,7 +59,7 @@ def _restore_policy(workspace: Workspace, policy: Path, key: str) -> str:
     ""."""
     for registered in reversed(versions_of(workspace, key)):
         try:
-            with fetched(workspace, registered) as model, made_whole(policy) as part:
+            with fetched(workspace, registered) as model, create_folder_atomically(policy) as part:
                 shutil.copytree(model / "artifacts" / "policy", part, dirs_exist_ok=True)
                 write_digest(part)
         except Refused as error:

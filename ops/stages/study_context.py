@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ops.benchmarks.graded import GRADER_KEY, prepare_tables
 from ops.config import Adaptive, Setup, digest
 from ops.core.errors import DataError
-from ops.core.once import CODE, Key, once
-from ops.core.processes import alone
+from ops.core.once import CODE, Key, make_once
+from ops.core.processes import lock_files
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import StudyInputs
 from ops.precaching.opening import open_client
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.table import priced, save_rows, scan
+from ops.results.table import reprice_by_benchmark, save_rows, scan_rows
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder, is_intact_policy, make_base_policy
 from ops.training.run.training_run import RESULT_FILE, RunResult, write_run_plan
@@ -118,7 +118,7 @@ def make_rows_once(setup: Setup, name: str, key: Key, make: Callable[[], Sequenc
     """
     others = {name: value for name, value in key.items() if name not in (GRADER_KEY, CODE)}
     file = setup.workspace.scores / "studies" / name / "rows" / f"{digest(others)}.parquet"
-    with alone(setup.workspace, file):
+    with lock_files(setup.workspace, file):
         prepare_tables({file: key})
-        once([file], key, lambda: save_rows(make(), file, key=key))
-        return priced(scan(file), setup)
+        make_once([file], key, lambda: save_rows(make(), file, key=key))
+        return reprice_by_benchmark(scan_rows(file), setup)

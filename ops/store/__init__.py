@@ -7,22 +7,22 @@ Redis or Postgres server for a team. What does not belong here: which values are
 what they cost (ledger).
 """
 
-from ops.store.entries import CACHE_URL, Backend, Claim, ClaimLost, Kind, cache_key, cache_material, canonical
+from ops.store.entries import CACHE_URL, Backend, Claim, ClaimLost, Kind, cache_key, cache_material, canonical_json
 from ops.store.responses import ResponseCache, open_backend, open_cache
-from ops.store.values import Computed, ValueStore
+from ops.store.values import ComputedValue, ValueStore
 
 __all__ = [
     "CACHE_URL",
     "Backend",
     "Claim",
     "ClaimLost",
-    "Computed",
+    "ComputedValue",
     "Kind",
     "ResponseCache",
     "ValueStore",
     "cache_key",
     "cache_material",
-    "canonical",
+    "canonical_json",
     "open_backend",
     "open_cache",
 ]

@@ -9,19 +9,19 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ops.core.atomic import replacing
+from ops.core.atomic import replace_atomically
 from ops.core.messages import Sample
-from ops.core.sqlite import Damaged
-from ops.store.entries import Backend, Entry, Kind, Stored, canonical, fingerprint, read_response
+from ops.core.sqlite import DamagedDatabaseError
+from ops.store.entries import Backend, Entry, Kind, StoredValue, canonical_json, decode_response, fingerprint
 from ops.store.sqlite_file import SqliteBackend
 
 T = TypeVar("T")
 _PAGE = 1000
-UNKNOWN = "(unknown)"
+UNKNOWN_MODEL = "(unknown)"
 """The model of responses whose key's text was damaged or not stored."""
 
 
-class Holding(NamedTuple):
+class StoreContents(NamedTuple):
     """The stored entries of one kind; of responses, those of one worker identity (the same settings of one model)."""
 
     kind: str
@@ -35,28 +35,30 @@ class Holding(NamedTuple):
     """Time of the newest entry in seconds since the epoch."""
 
 
-class Checked(NamedTuple):
-    """The result of `verify`: number of entries read, and kind and key of the damaged ones."""
+class VerificationResult(NamedTuple):
+    """The result of `verify_entries`: number of entries read, and kind and key of the damaged ones."""
 
     entries: int
     damaged: tuple[tuple[str, str], ...]
 
 
-def holdings(store: Backend) -> list[Holding]:
+def list_contents(store: Backend) -> list[StoreContents]:
     """Return the store's contents by kind and worker identity: responses first, those with most entries first."""
     sums: dict[tuple[str, int], tuple[int, int, float, float]] = {}
-    for kind, _, worker, created, size in store.heads():
+    for kind, _, worker, created, size in store.iterate_headers():
         entries, characters, oldest, newest = sums.get((kind, worker), (0, 0, created, created))
         sums[kind, worker] = entries + 1, characters + size, min(oldest, created), max(newest, created)
-    models = {worker: json.loads(text).get("model", UNKNOWN) for worker, text in store.identities().items()}
+    models = {
+        worker: json.loads(text).get("model", UNKNOWN_MODEL) for worker, text in store.worker_identities().items()
+    }
     listing = [
-        Holding(kind, models.get(worker, UNKNOWN) if kind == Kind.RESPONSE else "", *values)
+        StoreContents(kind, models.get(worker, UNKNOWN_MODEL) if kind == Kind.RESPONSE else "", *values)
         for (kind, worker), values in sums.items()
     ]
     return sorted(listing, key=lambda each: (each.kind != Kind.RESPONSE, -each.entries, each.kind, each.model))
 
 
-def prune(
+def prune_entries(
     store: Backend,
     *,
     kinds: Collection[str] = (),
@@ -69,43 +71,43 @@ def prune(
     None: that bound does not apply. `kinds`: only entries of these kinds; none: of all. Returns their number; `dry_run`
     deletes none. Other processes may keep responses in memory until they end.
     """
-    workers = None if keep is None else {fingerprint(canonical(identity)) for identity in keep}
+    workers = None if keep is None else {fingerprint(canonical_json(identity)) for identity in keep}
     before = None if older_than_days is None else time.time() - 86_400 * older_than_days
     doomed = (
         (head.kind, head.key)
-        for head in store.heads()
+        for head in store.iterate_headers()
         if (not kinds or head.kind in kinds)
         and (
             (workers is not None and head.kind == Kind.RESPONSE and head.worker not in workers)
             or (before is not None and head.created < before)
         )
     )
-    return _delete(store, doomed, dry_run=dry_run)
+    return _delete_entries(store, doomed, dry_run=dry_run)
 
 
-def verify(store: Backend, *, repair: bool = False) -> Checked:
+def verify_entries(store: Backend, *, repair: bool = False) -> VerificationResult:
     """Read every entry and compare its checksum; `repair` drops damaged ones, which are then asked or made again.
 
-    A damaged file raises `Damaged`; `repair` begins a new one with every sound entry of it.
+    A damaged file raises `DamagedDatabaseError`; `repair` begins a new one with every sound entry of it.
     """
     if isinstance(store, SqliteBackend):
         try:
             store.check()
-        except Damaged as error:
+        except DamagedDatabaseError as error:
             if not repair:
                 raise
             store.repair(error)
     entries, damaged = 0, []
-    for entry in store.entries():
+    for entry in store.iterate_entries():
         entries += 1
         if not entry.is_sound:
             damaged.append((entry.kind, entry.key))
     if repair:
-        _delete(store, iter(damaged))
-    return Checked(entries, tuple(damaged))
+        _delete_entries(store, iter(damaged))
+    return VerificationResult(entries, tuple(damaged))
 
 
-def export(store: Backend, file: Path, *, texts: bool = True) -> int:
+def export_responses(store: Backend, file: Path, *, texts: bool = True) -> int:
     """Write the sound responses to a Parquet file and return how many; without `texts`, no prompt and no answer.
 
     Prompts hold the questions: a file with texts of a confidential benchmark is not to be published.
@@ -113,33 +115,33 @@ def export(store: Backend, file: Path, *, texts: bool = True) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = _schema(texts)
+    schema = _response_schema(texts)
     written = 0
-    responses = (entry for entry in store.entries() if entry.kind == Kind.RESPONSE)
-    with replacing(file) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for page in _pages(responses, _PAGE):
-            read = [values for entry in page if (values := _response(entry)) is not None]
+    responses = (entry for entry in store.iterate_entries() if entry.kind == Kind.RESPONSE)
+    with replace_atomically(file) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for page in _split_into_pages(responses, _PAGE):
+            read = [values for entry in page if (values := _response_columns(entry)) is not None]
             chosen = [{name: values[name] for name in schema.names} for values in read]
             writer.write_table(pa.Table.from_pylist(chosen, schema=schema))
             written += len(read)
     return written
 
 
-def find(store: Backend, prefix: str) -> dict[str, Any] | None:
+def find_entry(store: Backend, prefix: str) -> dict[str, Any] | None:
     """Return one entry by its key or the beginning of it; None: no such entry, or a damaged one.
 
-    A response has the columns of `export`; another kind has its kind, key, value and time.
+    A response has the columns of `export_responses`; another kind has its kind, key, value and time.
     """
     entry = store.find(prefix)
     if entry is None or entry.kind == Kind.RESPONSE:
-        return None if entry is None else _response(entry)
+        return None if entry is None else _response_columns(entry)
     if not entry.is_sound:
         return None
     return {"kind": entry.kind, "key": entry.key, "value": json.loads(entry.body), "created": entry.created}
 
 
-def _response(entry: Entry) -> dict[str, Any] | None:
-    response = read_response(entry.key, Stored(entry.body, entry.checksum))
+def _response_columns(entry: Entry) -> dict[str, Any] | None:
+    response = decode_response(entry.key, StoredValue(entry.body, entry.checksum))
     if response is None:
         return None
     try:
@@ -149,12 +151,12 @@ def _response(entry: Entry) -> dict[str, Any] | None:
     worker, sample = call.get("worker", {}), Sample.from_json(call.get("sample", 0))
     return {
         "key": entry.key,
-        "model": worker.get("model", UNKNOWN),
-        "worker": canonical(worker),
+        "model": worker.get("model", UNKNOWN_MODEL),
+        "worker": canonical_json(worker),
         "sample": sample.index,
         "repetition": sample.repetition,
         "namespace": sample.namespace.value,
-        "messages": canonical(call.get("messages", [])),
+        "messages": canonical_json(call.get("messages", [])),
         # A former lone surrogate in the answer is not a character that a table can hold.
         "text": response.text.encode(errors="replace").decode(),
         "prompt_tokens": response.prompt_tokens,
@@ -166,7 +168,7 @@ def _response(entry: Entry) -> dict[str, Any] | None:
     }
 
 
-def _schema(texts: bool) -> Any:
+def _response_schema(texts: bool) -> Any:
     import pyarrow as pa
 
     fields = {
@@ -179,9 +181,9 @@ def _schema(texts: bool) -> Any:
     return pa.schema([field for field in fields.items() if texts or field[0] not in ("messages", "text")])
 
 
-def _delete(store: Backend, doomed: Iterator[tuple[str, str]], *, dry_run: bool = False) -> int:
+def _delete_entries(store: Backend, doomed: Iterator[tuple[str, str]], *, dry_run: bool = False) -> int:
     deleted = 0
-    for page in _pages(doomed, _PAGE):
+    for page in _split_into_pages(doomed, _PAGE):
         if not dry_run:
             for kind, own in groupby(sorted(page), key=lambda each: each[0]):
                 store.delete(kind, [key for _, key in own])
@@ -189,6 +191,6 @@ def _delete(store: Backend, doomed: Iterator[tuple[str, str]], *, dry_run: bool 
     return deleted
 
 
-def _pages(items: Iterator[T], size: int) -> Iterator[Sequence[T]]:
+def _split_into_pages(items: Iterator[T], size: int) -> Iterator[Sequence[T]]:
     while page := list(islice(items, size)):
         yield page

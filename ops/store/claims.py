@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ops.core.errors import CacheUnavailable
-from ops.core.processes import ProcessId, State, state_of, this_process
-from ops.core.servers import Leases
-from ops.core.sqlite import SqliteFile, batched, placeholders
+from ops.core.processes import ProcessId, State, process_state, this_process
+from ops.core.servers import LeaseRenewer
+from ops.core.sqlite import SqliteFile, placeholders, split_into_batches
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +30,15 @@ _SCHEMA = (
 )
 """`until`: 0 before the call is sent; then the time from which its answer can no longer arrive (seconds since the
 epoch)."""
-_MINE = "key = ? AND pid = ? AND started = ?"
+_OWN_ROW = "key = ? AND pid = ? AND started = ?"
 _INSERT = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES {} RETURNING key"
 _SENT = "UPDATE claims SET until = ? WHERE pid = ? AND started = ? AND key IN ({}) RETURNING key"
-_TAKE_OVER = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_MINE} AND until = ?"
-_LOOK_AGAIN_S = 0.25
+_TAKE_OVER = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_OWN_ROW} AND until = ?"
+_STATE_LIFETIME_S = 0.25
 """Seconds for which the last known state of another process is assumed."""
 
 
-_FARTHEST_S = 86_400.0
+_MAX_WAIT_S = 86_400.0
 """No answer takes longer (seconds); a later `until` was noted before the clock was set back."""
 
 
@@ -49,7 +49,7 @@ class LocalClaim:
         self._claims, self._key = claims, key
 
     def release(self) -> None:
-        self._claims.drop(self._key)
+        self._claims.release(self._key)
 
 
 class LocalClaims:
@@ -65,31 +65,31 @@ class LocalClaims:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA, only_saves_time=True)
+        self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA, is_disposable=True)
         self._held: set[str] = set()
-        self._left: set[str] = set()
+        self._abandoned: set[str] = set()
         """Keys that were given up when the file could not be written: its rows of them are not valid any more."""
         self._states: dict[ProcessId, tuple[State, float]] = {}
         self._lock = threading.Lock()
         self._swept = self._warned = False
 
-    def take(self, keys: Sequence[str]) -> list[LocalClaim | None]:
+    def try_claim(self, keys: Sequence[str]) -> list[LocalClaim | None]:
         """Claim each key in one transaction; None for keys that others hold.
 
         Waiting callers only read: a transaction begins only if there is a key to claim.
         """
-        return self._file.saving(lambda: self._taken(keys))
+        return self._file.run_or_recreate(lambda: self._try_claim_once(keys))
 
-    def _taken(self, keys: Sequence[str]) -> list[LocalClaim | None]:
+    def _try_claim_once(self, keys: Sequence[str]) -> list[LocalClaim | None]:
         if not self._swept:
             self._sweep()
         rows: dict[str, list[Any]] = {}
         with self._file.connection() as connection:
-            for some in batched(keys):
+            for some in split_into_batches(keys):
                 query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({placeholders(some)})"
                 rows |= {key: row for key, *row in connection.execute(query, some)}
-        self._check(row[:2] for row in rows.values())
-        others = {key: row for key, row in rows.items() if key not in self._left}
+        self._check_holders(row[:2] for row in rows.values())
+        others = {key: row for key, row in rows.items() if key not in self._abandoned}
         held = {key: row for key, row in others.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
         taken: set[str] = set()
         if free := [key for key in keys if key not in held]:
@@ -97,7 +97,7 @@ class LocalClaims:
                 taken = _take(connection, free, rows)
         with self._lock:
             self._held |= taken
-            self._left -= taken
+            self._abandoned -= taken
         claims: list[LocalClaim | None] = []
         for key in keys:  # of several callers for one key in the same turn, the first has the claim
             claims.append(LocalClaim(self, key) if key in taken else None)
@@ -107,63 +107,67 @@ class LocalClaims:
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         """Record that the calls of these keys are sent now, and for how long an answer may arrive. Returns the keys
         still held."""
-        return self._file.saving(lambda: self._marked(seconds))
+        return self._file.run_or_recreate(lambda: self._mark_sent_once(seconds))
 
-    def _marked(self, seconds: Mapping[str, float]) -> set[str]:
+    def _mark_sent_once(self, seconds: Mapping[str, float]) -> set[str]:
         now = time.time()
         ours: set[str] = set()
         with self._file.writing() as connection:
             for rest in set(seconds.values()):
-                for some in batched([key for key in seconds if seconds[key] == rest]):
+                for some in split_into_batches([key for key in seconds if seconds[key] == rest]):
                     update = connection.execute(_SENT.format(placeholders(some)), (now + rest, *this_process(), *some))
                     ours.update(key for (key,) in update.fetchall())
         return ours
 
-    def drop(self, key: str) -> None:
+    def release(self, key: str) -> None:
         """Give a claim up, unless its response was stored, which ended it."""
         with self._lock:
             if key not in self._held:
                 return
             self._held.remove(key)
-        with self._giving_up([key]):
-            self._file.saving(lambda: self._change(f"DELETE FROM claims WHERE {_MINE}", [(key, *this_process())]))
+        with self._abandon_if_unwritable([key]):
+            self._file.run_or_recreate(
+                lambda: self._execute(f"DELETE FROM claims WHERE {_OWN_ROW}", [(key, *this_process())])
+            )
 
-    def end(self, keys: Sequence[str]) -> None:
+    def release_stored(self, keys: Sequence[str]) -> None:
         """Release the claims of these keys, whose responses are stored now."""
         with self._lock:
             self._held.difference_update(keys)
-        with self._giving_up(keys):
-            self._file.saving(lambda: self._change("DELETE FROM claims WHERE key = ?", [(key,) for key in keys]))
+        with self._abandon_if_unwritable(keys):
+            self._file.run_or_recreate(
+                lambda: self._execute("DELETE FROM claims WHERE key = ?", [(key,) for key in keys])
+            )
 
     @contextmanager
-    def _giving_up(self, keys: Sequence[str]) -> Iterator[None]:
+    def _abandon_if_unwritable(self, keys: Sequence[str]) -> Iterator[None]:
         """Remember these keys if the file cannot be written in the block, so that this process does not wait for
         itself."""
         try:
             yield
         except BaseException:
             with self._lock:
-                self._left.update(keys)
+                self._abandoned.update(keys)
             raise
 
     def close(self) -> None:
         self._file.close()
 
-    def _change(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
+    def _execute(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
         with self._file.writing() as connection:
             connection.executemany(statement, values)
 
-    def _check(self, holders: Iterable[Sequence[Any]]) -> None:
+    def _check_holders(self, holders: Iterable[Sequence[Any]]) -> None:
         """Raise `Damaged` unless these are numbers of processes and their times."""
         if not all(isinstance(pid, int) and isinstance(started, int | float) for pid, started in holders):
-            raise self._file.damaged("a claim is not what was written")
+            raise self._file.damaged_error("a claim is not what was written")
 
     def _may_be_taken(self, holder: ProcessId, until: float) -> bool:
-        state = self._state(holder)
+        state = self._process_state(holder)
         if state == "running":
             return False
         rest = until - time.time()
-        if rest > _FARTHEST_S:
+        if rest > _MAX_WAIT_S:
             return True
         if rest > 0 and not self._warned:
             self._warned = True
@@ -173,11 +177,11 @@ class LocalClaims:
             )  # fmt: skip
         return rest <= 0
 
-    def _state(self, process: ProcessId) -> State:
+    def _process_state(self, process: ProcessId) -> State:
         state, until = self._states.get(process, ("gone", 0.0))
         if time.monotonic() > until:
-            state = state_of(process)
-            self._states[process] = state, time.monotonic() + _LOOK_AGAIN_S
+            state = process_state(process)
+            self._states[process] = state, time.monotonic() + _STATE_LIFETIME_S
         return state
 
     def _sweep(self) -> None:
@@ -185,16 +189,16 @@ class LocalClaims:
         self._swept = True
         with self._file.connection() as connection:
             rows = connection.execute("SELECT DISTINCT pid, started FROM claims").fetchall()
-        self._check(rows)
-        if gone := [holder for holder in (ProcessId(*row) for row in rows) if state_of(holder) == "gone"]:
+        self._check_holders(rows)
+        if gone := [holder for holder in (ProcessId(*row) for row in rows) if process_state(holder) == "gone"]:
             query = "DELETE FROM claims WHERE pid = ? AND started = ? AND until <= ?"
-            self._change(query, [(*holder, time.time()) for holder in gone])
+            self._execute(query, [(*holder, time.time()) for holder in gone])
 
 
 def _take(connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]) -> set[str]:
     """Take claims that were free, or held as in `rows`, when they were read. Returns those that were unchanged."""
     taken: set[str] = set()
-    for some in batched([key for key in keys if key not in rows]):
+    for some in split_into_batches([key for key in keys if key not in rows]):
         new = connection.execute(_INSERT.format(", ".join(["(?, ?, ?)"] * len(some))), [
             value for key in some for value in (key, *this_process())
         ])  # fmt: skip
@@ -226,7 +230,7 @@ class LeaseServer(Protocol):
         """Let these leases last as they say from now on; return the names of those that are still held."""
         ...
 
-    def give_up(self, name: str, token: str) -> None:
+    def release(self, name: str, token: str) -> None:
         """End a lease, unless another holder has it."""
         ...
 
@@ -240,7 +244,7 @@ class LeasedClaim:
     def release(self) -> None:
         """Release the claim. If the server is gone, the claim expires by itself."""
         with suppress(CacheUnavailable):
-            self._claims.drop(self._name, self._token)
+            self._claims.release(self._name, self._token)
 
 
 class LeasedClaims:
@@ -252,36 +256,36 @@ class LeasedClaims:
 
     def __init__(self, server: LeaseServer, lease_s: float) -> None:
         self._server, self._lease_s = server, lease_s
-        self._leases = Leases[str, tuple[str, float]]("cache claims", lease_s / 3, self._keep)
+        self._leases = LeaseRenewer[str, tuple[str, float]]("cache claims", lease_s / 3, self._renew)
         """Name → token, and the time until which an answer to a sent call may arrive (monotonic clock)."""
 
-    def take(self, names: Sequence[str]) -> list[LeasedClaim | None]:
+    def try_claim(self, names: Sequence[str]) -> list[LeasedClaim | None]:
         """Claim each name; None for those that others hold."""
         token = secrets.token_hex(16)
         taken = self._server.acquire(names, Lease(token, self._lease_s))
         claims = [LeasedClaim(self, name, token) if own else None for name, own in zip(names, taken, strict=True)]
-        with self._leases.held() as held:
+        with self._leases.locked() as held:
             held.update((name, (token, 0.0)) for name, own in zip(names, taken, strict=True) if own)
         return claims
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         """See `LocalClaims.mark_sent`."""
-        with self._leases.held() as held:
+        with self._leases.locked() as held:
             tokens = {name: held[name][0] for name in seconds.keys() & held.keys()}
         until = {name: time.monotonic() + seconds[name] for name in tokens}
         kept = self._server.renew({name: self._lease(token, until[name]) for name, token in tokens.items()})
-        with self._leases.held() as held:
+        with self._leases.locked() as held:
             held.update((name, (tokens[name], until[name])) for name in kept & held.keys())
         return kept
 
-    def drop(self, name: str, token: str) -> None:
+    def release(self, name: str, token: str) -> None:
         """Give a claim up."""
-        with self._leases.held() as held:
+        with self._leases.locked() as held:
             if held.get(name, ("",))[0] == token:
                 del held[name]
-        self._server.give_up(name, token)
+        self._server.release(name, token)
 
-    def _keep(self, held: dict[str, tuple[str, float]]) -> None:
+    def _renew(self, held: dict[str, tuple[str, float]]) -> None:
         # The calls that hold these claims receive an error themselves.
         with suppress(CacheUnavailable):
             self._server.renew({name: self._lease(token, until) for name, (token, until) in held.items()})

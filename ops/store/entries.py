@@ -12,7 +12,7 @@ from ops.core.messages import Message, Sample
 from ops.core.response import NO_RESPONSE, Response
 
 # ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
-canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
+canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 """Encode a value as canonical JSON: one text for one value."""
 
 
@@ -30,13 +30,13 @@ class Kind(StrEnum):
 _BEFORE = '{"messages":'
 _BETWEEN = '],"sample":'
 """A text in no JSON string (its quotes would be escaped); all values of a message are strings."""
-OPENING = 96
+OPENING_CHARS = 96
 """Characters of a prompt's beginning that an index stores, by which related prompts are found."""
 
 
 def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
     """Return the canonical JSON of everything that can change a response."""
-    return canonical({"messages": list(messages), "sample": Sample.of(sample).as_json(), "worker": identity})
+    return canonical_json({"messages": list(messages), "sample": Sample.of(sample).as_json(), "worker": identity})
 
 
 def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
@@ -44,7 +44,7 @@ def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: 
     return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
 
 
-class Marks(NamedTuple):
+class IndexedParts(NamedTuple):
     """The indexed parts of a material: the start of its prompt, and fingerprints of its two large parts."""
 
     opening: str
@@ -54,14 +54,14 @@ class Marks(NamedTuple):
     """Canonical JSON of the worker's identity."""
 
 
-def marks(material: str) -> Marks:
+def extract_indexed_parts(material: str) -> IndexedParts:
     """Return the marks of a material's text without parsing it; empty marks for other text."""
     cut = material.find(_BETWEEN)
     at = material.find(',"worker":', cut)
     if not material.startswith(_BEFORE) or cut < 0 or at < 0:
-        return Marks("", 0, 0, "")
+        return IndexedParts("", 0, 0, "")
     messages, identity = material[len(_BEFORE) : cut + 1], material[at + len(',"worker":') : -1]
-    return Marks(messages[:OPENING], fingerprint(messages), fingerprint(identity), identity)
+    return IndexedParts(messages[:OPENING_CHARS], fingerprint(messages), fingerprint(identity), identity)
 
 
 def fingerprint(text: str) -> int:
@@ -89,7 +89,7 @@ class Entry(NamedTuple):
     """Seconds since the epoch."""
 
     @classmethod
-    def of_response(cls, key: str, material: str, response: Response, created: float) -> Entry:
+    def from_response(cls, key: str, material: str, response: Response, created: float) -> Entry:
         """Return the entry of a worker's response.
 
         Its usual fields are a list; the others follow at the end by name, if they differ from their defaults.
@@ -97,24 +97,24 @@ class Entry(NamedTuple):
         stored = response.as_stored()
         values = [stored.pop(name) for name in _USUAL_FIELDS]
         special = {name: value for name, value in stored.items() if value != _DEFAULTS[name]}
-        body = canonical([*values, special] if special else values).encode()
-        return cls(Kind.RESPONSE, key, body, checksum(Kind.RESPONSE, key, body), material, created)
+        body = canonical_json([*values, special] if special else values).encode()
+        return cls(Kind.RESPONSE, key, body, compute_checksum(Kind.RESPONSE, key, body), material, created)
 
     @classmethod
-    def of_value(cls, kind: Kind, key: str, value: Any, created: float) -> Entry:
+    def from_value(cls, kind: Kind, key: str, value: Any, created: float) -> Entry:
         """Return the entry of another kind of value, which can be written as JSON."""
-        body = canonical(value).encode()
-        return cls(kind, key, body, checksum(kind, key, body), "", created)
+        body = canonical_json(value).encode()
+        return cls(kind, key, body, compute_checksum(kind, key, body), "", created)
 
     @property
     def is_sound(self) -> bool:
         """Whether kind, key, request and value are what was written."""
-        if checksum(self.kind, self.key, self.body) != self.checksum:
+        if compute_checksum(self.kind, self.key, self.body) != self.checksum:
             return False
         return self.kind != Kind.RESPONSE or self.key == hashlib.sha256(self.material.encode()).hexdigest()
 
 
-class Head(NamedTuple):
+class EntryHeader(NamedTuple):
     """The fields of an entry that a scan reads."""
 
     kind: str
@@ -125,14 +125,14 @@ class Head(NamedTuple):
     """Bytes of value and request."""
 
 
-class Stored(NamedTuple):
+class StoredValue(NamedTuple):
     """The value of an entry as stored."""
 
     body: bytes
     checksum: str
 
 
-def checksum(kind: str, key: str, body: bytes) -> str:
+def compute_checksum(kind: str, key: str, body: bytes) -> str:
     """Return the checksum that an entry keeps, by which damage to it is noticed.
 
     That of a response leaves its key out, which is the hash of its material; other kinds have no material.
@@ -141,9 +141,9 @@ def checksum(kind: str, key: str, body: bytes) -> str:
     return hashlib.blake2b(name + body, digest_size=8).hexdigest()
 
 
-def read_response(key: str, stored: Stored) -> Response | None:
+def decode_response(key: str, stored: StoredValue) -> Response | None:
     """Return the response with `cached=True`; None if the entry is damaged."""
-    if checksum(Kind.RESPONSE, key, stored.body) != stored.checksum:
+    if compute_checksum(Kind.RESPONSE, key, stored.body) != stored.checksum:
         return None
     values = json.loads(stored.body.decode("ascii"))
     fields = dict(zip(_USUAL_FIELDS, values, strict=False))
@@ -153,7 +153,8 @@ def read_response(key: str, stored: Stored) -> Response | None:
 
 
 CACHE_URL = "PODIUM_CACHE_URL"
-"""The environment variable that names a server for a team: ``redis://HOST:PORT/DB`` or ``postgresql://HOST:PORT/DB``."""
+"""The environment variable that names a server for a team: ``redis://HOST:PORT/DB`` or ``postgresql://HOST:PORT/DB``.
+"""
 
 
 class ClaimLost(Exception):
@@ -177,7 +178,7 @@ class Backend(Protocol):
     name: str
     """Name for messages; contains no password."""
 
-    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, Stored]:
+    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
         """Return the stored value of each key that has an entry."""
         ...
 
@@ -187,29 +188,29 @@ class Backend(Protocol):
 
     def delete(self, kind: str, keys: Sequence[str]) -> None: ...
 
-    def holds(self, kind: Kind, keys: Sequence[str]) -> set[str]:
+    def find_existing(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         """Return those of the keys that have an entry."""
         ...
 
     def count(self, kind: Kind) -> int: ...
 
-    def heads(self) -> Iterator[Head]:
+    def iterate_headers(self) -> Iterator[EntryHeader]:
         """Give every entry that exists during the whole iteration, in any order; other processes may write."""
         ...
 
-    def entries(self) -> Iterator[Entry]:
-        """Give the entries of `heads` in full."""
+    def iterate_entries(self) -> Iterator[Entry]:
+        """Give the entries of `iterate_headers` in full."""
         ...
 
     def find(self, prefix: str) -> Entry | None:
         """Return the first entry whose key has this prefix."""
         ...
 
-    def identities(self) -> dict[int, str]:
+    def worker_identities(self) -> dict[int, str]:
         """Return canonical JSON of worker identities by fingerprint."""
         ...
 
-    def near(self, marks: Marks, limit: int) -> Iterator[str]:
+    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
         """Return materials with the same messages, and those whose prompts sort next to it: at most `limit` of each."""
         ...
 

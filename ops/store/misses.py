@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ops.core.messages import Message, Sample
-from ops.store.entries import cache_material, marks
+from ops.store.entries import cache_material, extract_indexed_parts
 from ops.store.responses import ResponseCache
 
-NEIGHBOURS = 1000
+MAX_NEIGHBOURS = 1000
 """Number of entries of each kind to compare at most: the same messages, the next in order, the previous."""
 _AROUND = 40
 """Characters shown before and after the first one that differs."""
 ABSENT = "(not set)"
 
 
-class Difference(NamedTuple):
+class KeyDifference(NamedTuple):
     """One field of the key: its path, the requested value, the stored value."""
 
     field: str
@@ -31,18 +31,18 @@ class Difference(NamedTuple):
     """The first differing character of two texts."""
 
 
-class Lookup(NamedTuple):
+class CacheLookup(NamedTuple):
     """Whether the call is stored, and if not, how it differs from the nearest entry."""
 
     stored: bool
-    differences: tuple[Difference, ...]
+    differences: tuple[KeyDifference, ...]
     nearest: str | None
     """The nearest entry's material; None if nothing related is stored."""
 
 
-def why_miss(
+def explain_miss(
     cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample = 0
-) -> Lookup:
+) -> CacheLookup:
     """Compare a call (with the arguments of `cache_key`) with the stored entries.
 
     The nearest entry is the same question to the same model, else the same worker's entry with the longest common
@@ -51,10 +51,10 @@ def why_miss(
     """
     material = cache_material(identity, messages, sample)
     call = json.loads(material)
-    nearest: tuple[tuple[int, int, int], str, tuple[Difference, ...]] | None = None
-    for candidate in dict.fromkeys(cache.backend.near(marks(material), NEIGHBOURS)):
+    nearest: tuple[tuple[int, int, int], str, tuple[KeyDifference, ...]] | None = None
+    for candidate in dict.fromkeys(cache.backend.find_similar(extract_indexed_parts(material), MAX_NEIGHBOURS)):
         if candidate == material:
-            return Lookup(True, (), candidate)
+            return CacheLookup(True, (), candidate)
         try:
             stored = json.loads(candidate)
         except json.JSONDecodeError:  # a damaged row; `verify` reports it
@@ -63,10 +63,10 @@ def why_miss(
         rank = _distance(call, stored, differences)
         if nearest is None or rank < nearest[0]:
             nearest = rank, candidate, differences
-    return Lookup(False, nearest[2], nearest[1]) if nearest else Lookup(False, (), None)
+    return CacheLookup(False, nearest[2], nearest[1]) if nearest else CacheLookup(False, (), None)
 
 
-def _distance(call: Any, stored: Any, differences: Sequence[Difference]) -> tuple[int, int, int]:
+def _distance(call: Any, stored: Any, differences: Sequence[KeyDifference]) -> tuple[int, int, int]:
     same_messages = call["messages"] == stored["messages"]
     if same_messages and call["worker"].get("model") == stored["worker"].get("model"):
         tier = 0
@@ -77,8 +77,8 @@ def _distance(call: Any, stored: Any, differences: Sequence[Difference]) -> tupl
     return tier, len(differences), -sum(difference.at or 0 for difference in differences)
 
 
-def _differences(call: Any, stored: Any) -> list[Difference]:
-    left, right = _flat(call), _flat(stored)
+def _differences(call: Any, stored: Any) -> list[KeyDifference]:
+    left, right = _flatten(call), _flatten(stored)
     return [
         _difference(field, left.get(field, ABSENT), right.get(field, ABSENT))
         for field in dict.fromkeys((*left, *right))
@@ -86,7 +86,7 @@ def _differences(call: Any, stored: Any) -> list[Difference]:
     ]
 
 
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
+def _flatten(value: Any, path: str = "") -> dict[str, Any]:
     """Return leaves by path: ``worker.temperature``, ``messages[1].content``, ``sample``. A plain list is one leaf."""
     if isinstance(value, dict):
         parts = [(f"{path}.{key}" if path else key, item) for key, item in value.items()]
@@ -94,21 +94,21 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
         parts = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
     else:
         return {path: value}
-    return {name: leaf for part, item in parts for name, leaf in _flat(item, part).items()}
+    return {name: leaf for part, item in parts for name, leaf in _flatten(item, part).items()}
 
 
-def _difference(field: str, wanted: Any, stored: Any) -> Difference:
+def _difference(field: str, wanted: Any, stored: Any) -> KeyDifference:
     if not (field.endswith("content") and isinstance(wanted, str) and isinstance(stored, str)):
-        return Difference(field, _shown(wanted), _shown(stored))
+        return KeyDifference(field, _shorten(wanted), _shorten(stored))
     pairs = zip(wanted, stored, strict=False)
     at = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(wanted), len(stored)))
-    return Difference(field, _around(wanted, at), _around(stored, at), at)
+    return KeyDifference(field, _excerpt_around(wanted, at), _excerpt_around(stored, at), at)
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return value if value is ABSENT else json.dumps(value, ensure_ascii=False)
 
 
-def _around(text: str, at: int) -> str:
+def _excerpt_around(text: str, at: int) -> str:
     start, end = max(at - _AROUND, 0), at + _AROUND
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

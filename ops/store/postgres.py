@@ -8,7 +8,17 @@ from typing import Any
 from ops.core.errors import CacheUnavailable
 from ops.core.postgres import PostgresServer
 from ops.store.claims import Lease, LeasedClaim, LeasedClaims
-from ops.store.entries import CACHE_URL, OPENING, Entry, Head, Kind, Marks, Stored, claim_name, marks
+from ops.store.entries import (
+    CACHE_URL,
+    OPENING_CHARS,
+    Entry,
+    EntryHeader,
+    IndexedParts,
+    Kind,
+    StoredValue,
+    claim_name,
+    extract_indexed_parts,
+)
 
 _VERSION = 1
 _LOCK = 5_121_204_389
@@ -58,16 +68,16 @@ class PostgresBackend:
             version=_VERSION, tables=_TABLES, lock=_LOCK, unavailable=CacheUnavailable, patience_s=patience_s,
         )  # fmt: skip
         self.name = self._server.name
-        self._claims = LeasedClaims(_Leases(self._server), lease_s)
+        self._claims = LeasedClaims(_PostgresLeases(self._server), lease_s)
 
-    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, Stored]:
+    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
         rows = self._all("SELECT key, body, checksum FROM entries WHERE kind = %s AND key = ANY(%s)", kind, list(keys))
-        return {key: Stored(body, checksum) for key, body, checksum in rows}
+        return {key: StoredValue(body, checksum) for key, body, checksum in rows}
 
     def insert(self, entries: Sequence[Entry]) -> None:
         values, identities = [], {}
         for entry in sorted(entries, key=lambda entry: entry.key):
-            mark = marks(entry.material)
+            mark = extract_indexed_parts(entry.material)
             values.append((*entry, mark.worker, mark.messages, mark.opening))
             if mark.worker:
                 identities[mark.worker] = mark.identity
@@ -83,7 +93,7 @@ class PostgresBackend:
     def delete(self, kind: str, keys: Sequence[str]) -> None:
         self._all("DELETE FROM entries WHERE kind = %s AND key = ANY(%s) RETURNING key", kind, list(keys))
 
-    def holds(self, kind: Kind, keys: Sequence[str]) -> set[str]:
+    def find_existing(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         rows = self._all("SELECT key FROM entries WHERE kind = %s AND key = ANY(%s)", kind, list(keys))
         return {key for (key,) in rows}
 
@@ -91,11 +101,11 @@ class PostgresBackend:
         [(count,)] = self._all("SELECT count(*) FROM entries WHERE kind = %s", kind)
         return int(count)
 
-    def heads(self) -> Iterator[Head]:
+    def iterate_headers(self) -> Iterator[EntryHeader]:
         columns = "kind, key, worker, created, octet_length(body) + octet_length(material)"
-        return (Head(*row) for row in self._pages(columns))
+        return (EntryHeader(*row) for row in self._pages(columns))
 
-    def entries(self) -> Iterator[Entry]:
+    def iterate_entries(self) -> Iterator[Entry]:
         return (Entry(*row) for row in self._pages(_COLUMNS))
 
     def find(self, prefix: str) -> Entry | None:
@@ -103,11 +113,11 @@ class PostgresBackend:
         rows = self._all(query, prefix, prefix + "\x7f")  # keys are ASCII
         return Entry(*rows[0]) if rows else None
 
-    def identities(self) -> dict[int, str]:
+    def worker_identities(self) -> dict[int, str]:
         return dict(self._all("SELECT worker, identity FROM identities"))
 
-    def near(self, marks: Marks, limit: int) -> Iterator[str]:
-        same = "opening = %s" if len(marks.opening) == OPENING else "opening >= %s AND opening < %s || chr(127)"
+    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
+        same = "opening = %s" if len(marks.opening) == OPENING_CHARS else "opening >= %s AND opening < %s || chr(127)"
         opening = [marks.opening] * same.count("%s")
         queries: tuple[tuple[str, Sequence[Any]], ...] = (
             (f"{same} AND messages = %s", (*opening, marks.messages)),
@@ -121,7 +131,7 @@ class PostgresBackend:
             yield from (material for (material,) in rows)
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> list[LeasedClaim | None]:
-        return self._claims.take([claim_name(kind, key) for key in keys])
+        return self._claims.try_claim([claim_name(kind, key) for key in keys])
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         return self._claims.mark_sent(seconds)
@@ -142,7 +152,7 @@ class PostgresBackend:
             last = page[-1][:2]
 
 
-class _Leases:
+class _PostgresLeases:
     """Leases as rows of the table `claims`, by the server's clock."""
 
     def __init__(self, server: PostgresServer) -> None:
@@ -160,5 +170,5 @@ class _Leases:
         rows = self._server.run(lambda c: c.execute(_RENEW, (list(leases), tokens, seconds)).fetchall())
         return {name for (name,) in rows}
 
-    def give_up(self, name: str, token: str) -> None:
+    def release(self, name: str, token: str) -> None:
         self._server.run(lambda c: c.execute("DELETE FROM claims WHERE name = %s AND token = %s", (name, token)))

@@ -7,9 +7,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from ops.core.errors import CacheUnavailable
-from ops.core.servers import redis_client, shown
+from ops.core.servers import hide_password, open_redis_client
 from ops.store.claims import Lease, LeasedClaim, LeasedClaims
-from ops.store.entries import CACHE_URL, Entry, Head, Kind, Marks, Stored, claim_name, marks
+from ops.store.entries import (
+    CACHE_URL,
+    Entry,
+    EntryHeader,
+    IndexedParts,
+    Kind,
+    StoredValue,
+    claim_name,
+    extract_indexed_parts,
+)
 
 _PREFIX = "podium:{}:"
 """Of an entry's name, which its key completes, by kind."""
@@ -30,76 +39,80 @@ class RedisBackend:
     """
 
     def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
-        self._client = redis_client(url, CACHE_URL)
-        self.name = shown(url)
-        self._claims = LeasedClaims(_Leases(self), lease_s)
+        self._client = open_redis_client(url, CACHE_URL)
+        self.name = hide_password(url)
+        self._claims = LeasedClaims(_RedisLeases(self), lease_s)
 
-    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, Stored]:
+    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
         found = {}
-        for some, values in self._each(keys, lambda pipe, key: pipe.hmget(_name(kind, key), "body", "checksum")):
+        for some, values in self._ask_in_batches(
+            keys, lambda pipe, key: pipe.hmget(_entry_name(kind, key), "body", "checksum")
+        ):
             for key, (body, checksum) in zip(some, values, strict=True):
                 if body is not None or checksum is not None:
-                    found[key] = Stored(body or b"", _text(checksum))
+                    found[key] = StoredValue(body or b"", _decode_text(checksum))
         return found
 
     def insert(self, entries: Sequence[Entry]) -> None:
-        with self.asking(), self._client.pipeline(transaction=True) as pipeline:
+        with self.translate_errors(), self._client.pipeline(transaction=True) as pipeline:
             for entry in entries:
-                mark, fields = marks(entry.material), entry._asdict()
+                mark, fields = extract_indexed_parts(entry.material), entry._asdict()
                 kind, key = fields.pop("kind"), fields["key"]
                 if kind == Kind.RESPONSE:
-                    fields |= {"worker": mark.worker, "near": _member(mark, key)}
+                    fields |= {"worker": mark.worker, "near": _index_member(mark, key)}
                     pipeline.zadd(_NEAR, {fields["near"]: 0})
                 else:
                     pipeline.sadd(_KEYS.format(kind), key)
-                pipeline.hset(_name(kind, key), mapping=fields)
+                pipeline.hset(_entry_name(kind, key), mapping=fields)
                 if mark.worker:
                     pipeline.hsetnx(_IDENTITIES, str(mark.worker), mark.identity)
             pipeline.execute()
 
     def delete(self, kind: str, keys: Sequence[str]) -> None:
-        with self.asking(), self._client.pipeline(transaction=True) as pipeline:
+        with self.translate_errors(), self._client.pipeline(transaction=True) as pipeline:
             for key in keys:
                 if kind == Kind.RESPONSE:
-                    pipeline.zrem(_NEAR, self._client.hget(_name(kind, key), "near") or b"")
+                    pipeline.zrem(_NEAR, self._client.hget(_entry_name(kind, key), "near") or b"")
                 else:
                     pipeline.srem(_KEYS.format(kind), key)
-                pipeline.delete(_name(kind, key))
+                pipeline.delete(_entry_name(kind, key))
             pipeline.execute()
 
-    def holds(self, kind: Kind, keys: Sequence[str]) -> set[str]:
+    def find_existing(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
-        for some, found in self._each(keys, lambda pipe, key: pipe.exists(_name(kind, key))):
+        for some, found in self._ask_in_batches(keys, lambda pipe, key: pipe.exists(_entry_name(kind, key))):
             stored_keys.update(key for key, is_there in zip(some, found, strict=True) if is_there)
         return stored_keys
 
     def count(self, kind: Kind) -> int:
-        with self.asking():
+        with self.translate_errors():
             response = kind is Kind.RESPONSE
             return int(self._client.zcard(_NEAR) if response else self._client.scard(_KEYS.format(kind)))
 
-    def heads(self) -> Iterator[Head]:
+    def iterate_headers(self) -> Iterator[EntryHeader]:
         for entry, worker in self._all():
-            yield Head(entry.kind, entry.key, worker, entry.created, len(entry.body) + len(entry.material))
+            yield EntryHeader(entry.kind, entry.key, worker, entry.created, len(entry.body) + len(entry.material))
 
-    def entries(self) -> Iterator[Entry]:
+    def iterate_entries(self) -> Iterator[Entry]:
         return (entry for entry, _ in self._all())
 
     def find(self, prefix: str) -> Entry | None:
-        with self.asking():
+        with self.translate_errors():
             for kind in Kind:
-                for name in self._client.scan_iter(match=f"{_name(kind, prefix)}*", count=_PAGE):
+                for name in self._client.scan_iter(match=f"{_entry_name(kind, prefix)}*", count=_PAGE):
                     if fields := self._client.hgetall(name):
                         return _entry(kind, name, fields)
         return None
 
-    def identities(self) -> dict[int, str]:
-        with self.asking():
-            return {int(worker): _text(identity) for worker, identity in self._client.hgetall(_IDENTITIES).items()}
+    def worker_identities(self) -> dict[int, str]:
+        with self.translate_errors():
+            return {
+                int(worker): _decode_text(identity) for worker, identity in self._client.hgetall(_IDENTITIES).items()
+            }
 
-    def near(self, marks: Marks, limit: int) -> Iterator[str]:
-        same, opening = _member(marks, "").encode(), marks.opening.encode()
-        with self.asking():
+    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
+        same, opening = _index_member(marks, "").encode(), marks.opening.encode()
+        with self.translate_errors():
             members = [
                 *self._client.zrange(_NEAR, b"[" + same, b"[" + same + b"\xff", bylex=True, offset=0, num=limit),
                 *self._client.zrange(_NEAR, b"[" + opening, b"+", bylex=True, offset=0, num=limit),
@@ -107,26 +120,28 @@ class RedisBackend:
                     _NEAR, b"(" + opening, b"-", desc=True, bylex=True, offset=0, num=limit
                 ),
             ]  # fmt: skip
-        keys = [_text(member).rpartition("\0")[2] for member in members]
-        for _, found in self._each(keys, lambda pipe, key: pipe.hget(_name(Kind.RESPONSE, key), "material")):
-            yield from (_text(material) for material in found if material is not None)
+        keys = [_decode_text(member).rpartition("\0")[2] for member in members]
+        for _, found in self._ask_in_batches(
+            keys, lambda pipe, key: pipe.hget(_entry_name(Kind.RESPONSE, key), "material")
+        ):
+            yield from (_decode_text(material) for material in found if material is not None)
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> list[LeasedClaim | None]:
-        return self._claims.take([claim_name(kind, key) for key in keys])
+        return self._claims.try_claim([claim_name(kind, key) for key in keys])
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         return self._claims.mark_sent(seconds)
 
     def close(self) -> None:
         """Close the connections; this process keeps its claims."""
-        with self.asking():
+        with self.translate_errors():
             self._client.close()
 
     def _all(self) -> Iterator[tuple[Entry, int]]:
         for kind in Kind:
-            with self.asking():
-                names = self._client.scan_iter(match=f"{_name(kind, '')}*", count=_PAGE)
-                for page in _pages(names):
+            with self.translate_errors():
+                names = self._client.scan_iter(match=f"{_entry_name(kind, '')}*", count=_PAGE)
+                for page in _split_into_pages(names):
                     with self._client.pipeline(transaction=False) as pipeline:
                         for name in page:
                             pipeline.hgetall(name)
@@ -135,20 +150,20 @@ class RedisBackend:
                         if fields:
                             yield _entry(kind, name, fields), int(fields.get(b"worker", 0))
 
-    def _each(
+    def _ask_in_batches(
         self, keys: Sequence[str], ask: Callable[[Any, str], object]
     ) -> Iterator[tuple[Sequence[str], list[Any]]]:
         """Ask about each key, many in one round trip; give some keys at a time with their answers."""
         for start in range(0, len(keys), _PAGE):
             some = keys[start : start + _PAGE]
-            with self.asking(), self._client.pipeline(transaction=False) as pipeline:
+            with self.translate_errors(), self._client.pipeline(transaction=False) as pipeline:
                 for key in some:
                     ask(pipeline, key)
                 answers = pipeline.execute()
             yield some, answers
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Raise `CacheUnavailable` if the server does not answer in the block."""
         import redis
 
@@ -161,7 +176,7 @@ class RedisBackend:
             ) from None
 
 
-class _Leases:
+class _RedisLeases:
     """Leases as locks of redis-py: its scripts act only while the holder still has the lock.
 
     redis-py's `Lock` is not used because it takes one lock per round trip: 256 claims would take 54 ms instead of 12 ms
@@ -171,7 +186,7 @@ class _Leases:
     def __init__(self, backend: RedisBackend) -> None:
         from redis.lock import Lock
 
-        self._client, self._asking = backend._client, backend.asking
+        self._client, self._asking = backend._client, backend.translate_errors
         self._renew = self._client.register_script(Lock.LUA_REACQUIRE_SCRIPT)
         self._release = self._client.register_script(Lock.LUA_RELEASE_SCRIPT)
 
@@ -187,31 +202,31 @@ class _Leases:
                 self._renew([_CLAIM + name], [lease.token, int(1000 * lease.seconds)], client=pipeline)
             return {name for name, renewed in zip(leases, pipeline.execute(), strict=True) if renewed}
 
-    def give_up(self, name: str, token: str) -> None:
+    def release(self, name: str, token: str) -> None:
         with self._asking():
             self._release([_CLAIM + name], [token])
 
 
-def _name(kind: str, key: str) -> str:
+def _entry_name(kind: str, key: str) -> str:
     return _PREFIX.format(kind) + key
 
 
-def _member(mark: Marks, key: str) -> str:
+def _index_member(mark: IndexedParts, key: str) -> str:
     return f"{mark.opening}\0{mark.messages % 2**64:016x}\0{key}"
 
 
 def _entry(kind: Kind, name: bytes, fields: dict[bytes, bytes]) -> Entry:
     return Entry(
         kind,
-        _text(name).removeprefix(_name(kind, "")),
+        _decode_text(name).removeprefix(_entry_name(kind, "")),
         fields.get(b"body", b""),
-        _text(fields.get(b"checksum")),
-        _text(fields.get(b"material")),
+        _decode_text(fields.get(b"checksum")),
+        _decode_text(fields.get(b"material")),
         float(fields.get(b"created", 0)),
     )
 
 
-def _pages(names: Iterator[bytes]) -> Iterator[list[bytes]]:
+def _split_into_pages(names: Iterator[bytes]) -> Iterator[list[bytes]]:
     page: list[bytes] = []
     for name in names:
         page.append(name)
@@ -222,5 +237,5 @@ def _pages(names: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield page
 
 
-def _text(value: bytes | None) -> str:
+def _decode_text(value: bytes | None) -> str:
     return (value or b"").decode(errors="replace")

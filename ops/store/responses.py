@@ -15,8 +15,8 @@ from typing import NamedTuple
 from cachetools import LRUCache
 
 from ops.core.response import Response
-from ops.core.together import Together
-from ops.store.entries import CACHE_URL, Backend, Claim, Entry, Kind, read_response
+from ops.core.together import Batcher
+from ops.store.entries import CACHE_URL, Backend, Claim, Entry, Kind, decode_response
 from ops.store.sqlite_file import SqliteBackend
 
 log = logging.getLogger(__name__)
@@ -24,14 +24,14 @@ log = logging.getLogger(__name__)
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
 
 
-class _Taken(NamedTuple):
+class _ClaimAttempt(NamedTuple):
     """The result of an attempt to claim a key, and whether its response is stored now."""
 
     claim: Claim | None
     stored: bool
 
 
-OVERHEAD = 500
+ENTRY_OVERHEAD_CHARS = 500
 """What a response in memory takes besides its text, in characters: its key, counts and objects."""
 
 
@@ -45,18 +45,18 @@ class ResponseCache:
 
     def __init__(self, place: Path | Backend, *, memory_chars: int = 64_000_000) -> None:
         self.backend: Backend = SqliteBackend(place) if isinstance(place, Path) else place
-        self._memory: LRUCache[str, Response] = LRUCache(memory_chars, getsizeof=_chars)
+        self._memory: LRUCache[str, Response] = LRUCache(memory_chars, getsizeof=_count_chars)
         self._lock = threading.Lock()
-        self._claims = Together(self._take, undo=_release)
+        self._claims = Batcher(self._try_claim, undo=_release_claims)
 
     def get(self, key: str) -> Response | None:
         """Return the response of that key with `cached=True`, or None."""
-        if (kept := self._recall(key)) is not None:
+        if (kept := self._get_from_memory(key)) is not None:
             return kept
         entry = self.backend.select(Kind.RESPONSE, [key]).get(key)
         if entry is None:
             return None
-        response = read_response(key, entry)
+        response = decode_response(key, entry)
         if response is None:
             log.warning("the stored response %s is damaged: dropped, the worker is asked again", key)
             self.delete([key])
@@ -73,7 +73,7 @@ class ResponseCache:
         if not entries:
             return
         now = time.time()
-        self.backend.insert([Entry.of_response(*entry, now) for entry in entries])
+        self.backend.insert([Entry.from_response(*entry, now) for entry in entries])
         for key, _, response in entries:
             self._remember(key, replace(response, cached=True))
 
@@ -84,9 +84,9 @@ class ResponseCache:
             for key in keys:
                 self._memory.pop(key, None)
 
-    def holds(self, keys: Sequence[str]) -> set[str]:
+    def find_existing(self, keys: Sequence[str]) -> set[str]:
         """Return the stored keys, which an estimate omits. Entries are not checked for damage."""
-        return self.backend.holds(Kind.RESPONSE, keys)
+        return self.backend.find_existing(Kind.RESPONSE, keys)
 
     async def claim(self, key: str) -> Response | Claim:
         """Wait for the right to make the call of this key, or for its response from the process that holds it.
@@ -97,9 +97,9 @@ class ResponseCache:
         """
         pause = _FIRST_POLL_S
         while True:
-            taken = await self._claims.do(key)
+            taken = await self._claims.submit(key)
             if taken.stored and (response := self.get(key)) is not None:
-                _release(taken)
+                _release_claims(taken)
                 return response
             if taken.claim is not None:
                 return taken.claim
@@ -123,27 +123,27 @@ class ResponseCache:
         """Close the file or the connections; the next use opens them again."""
         self.backend.close()
 
-    def _take(self, keys: Sequence[str]) -> list[_Taken]:
+    def _try_claim(self, keys: Sequence[str]) -> list[_ClaimAttempt]:
         claims = self.backend.claim(Kind.RESPONSE, keys)
         # Read after the claims were taken: this finds responses stored since the caller's look-up.
-        stored = self.backend.holds(Kind.RESPONSE, keys)
-        return [_Taken(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
+        stored = self.backend.find_existing(Kind.RESPONSE, keys)
+        return [_ClaimAttempt(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
 
-    def _recall(self, key: str) -> Response | None:
+    def _get_from_memory(self, key: str) -> Response | None:
         with self._lock:
             return self._memory.get(key)
 
     def _remember(self, key: str, response: Response) -> None:
-        if _chars(response) <= self._memory.maxsize:
+        if _count_chars(response) <= self._memory.maxsize:
             with self._lock:
                 self._memory[key] = response
 
 
-def _chars(response: Response) -> int:
-    return len(response.text) + OVERHEAD
+def _count_chars(response: Response) -> int:
+    return len(response.text) + ENTRY_OVERHEAD_CHARS
 
 
-def _release(taken: _Taken) -> None:
+def _release_claims(taken: _ClaimAttempt) -> None:
     if taken.claim is not None:
         taken.claim.release()
 

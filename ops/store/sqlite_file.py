@@ -9,11 +9,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ops.core.errors import counted
+from ops.core.errors import format_count
 from ops.core.parts import EARLIER_STORES, STORE_VERSION
-from ops.core.sqlite import Damaged, SqliteFile, batched, placeholders
+from ops.core.sqlite import DamagedDatabaseError, SqliteFile, placeholders, split_into_batches
 from ops.store.claims import LocalClaim, LocalClaims
-from ops.store.entries import OPENING, Entry, Head, Kind, Marks, Stored, claim_name, marks
+from ops.store.entries import (
+    OPENING_CHARS,
+    Entry,
+    EntryHeader,
+    IndexedParts,
+    Kind,
+    StoredValue,
+    claim_name,
+    extract_indexed_parts,
+)
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +31,7 @@ _PAGE = 2000
 
 
 # An index on an expression stores the prompt's beginning once, not twice.
-_OPENING = f"substr(material, 13, {OPENING})"
+_OPENING = f"substr(material, 13, {OPENING_CHARS})"
 _SCHEMA = (
     """CREATE TABLE entries (
         key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL,
@@ -49,9 +58,9 @@ _REPAIR = (
     "Run `podium cache verify --repair`, which keeps every entry that can still be read, or restore the file from a "
     "backup (`podium restore FILE`)"
 )
-_HIGHEST = 2**40
+_MAX_ROW_NUMBER = 2**40
 """The row numbers of a file that is read for repair are lower."""
-_MOST_FAILURES = 50_000
+_MAX_FAILURES = 50_000
 """Failed reads after which a repair gives up the rest."""
 
 
@@ -59,7 +68,7 @@ class SqliteBackend:
     """The entries of all kinds in `responses.sqlite` of a folder, and their claims in a file beside it.
 
     A file in which an earlier version of Podium had only responses gets the other kinds when it is opened. A damaged
-    file raises `Damaged`: no response is paid for again before a person has run `repair`.
+    file raises `DamagedDatabaseError`: no response is paid for again before a person has run `repair`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,28 +78,28 @@ class SqliteBackend:
         self._known: set[int] = set()
         self.name = str(self._file.path)
 
-    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, Stored]:
+    def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
         found = {}
         with self._file.reading() as connection:
-            for some in batched(keys):
+            for some in split_into_batches(keys):
                 query = f"""SELECT key, CAST(value AS BLOB), CAST(checksum AS BLOB) FROM entries
                     WHERE key IN ({placeholders(some)}) AND kind = ?"""
                 for key, body, checksum in connection.execute(query, (*some, kind)):
-                    found[key] = Stored(body, _text(checksum))
+                    found[key] = StoredValue(body, _decode_text(checksum))
         return found
 
     def insert(self, entries: Sequence[Entry]) -> None:
         self._insert(entries)
-        self._claims.end([claim_name(Kind(entry.kind), entry.key) for entry in entries])
+        self._claims.release_stored([claim_name(Kind(entry.kind), entry.key) for entry in entries])
 
     def delete(self, kind: str, keys: Sequence[str]) -> None:
         with self._file.writing() as connection:
-            connection.executemany(_DELETE, [(_bytes(key), _bytes(kind)) for key in keys])
+            connection.executemany(_DELETE, [(_encode_text(key), _encode_text(kind)) for key in keys])
 
-    def holds(self, kind: Kind, keys: Sequence[str]) -> set[str]:
+    def find_existing(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
         with self._file.reading() as connection:
-            for some in batched(keys):
+            for some in split_into_batches(keys):
                 query = f"SELECT key FROM entries WHERE key IN ({placeholders(some)}) AND kind = ?"
                 stored_keys.update(key for (key,) in connection.execute(query, (*some, kind)))
         return stored_keys
@@ -99,28 +108,28 @@ class SqliteBackend:
         row = self._one("SELECT count(*) FROM entries WHERE kind = ?", kind)
         return int(row[0]) if row else 0
 
-    def heads(self) -> Iterator[Head]:
+    def iterate_headers(self) -> Iterator[EntryHeader]:
         query = "kind, key, worker, created, length(CAST(value AS BLOB)) + length(CAST(material AS BLOB))"
-        return (Head(*row) for row in self._all(query))
+        return (EntryHeader(*row) for row in self._all(query))
 
-    def entries(self) -> Iterator[Entry]:
-        return (_entry(*row) for row in self._all(_COLUMNS))
+    def iterate_entries(self) -> Iterator[Entry]:
+        return (_make_entry(*row) for row in self._all(_COLUMNS))
 
     def find(self, prefix: str) -> Entry | None:
         between = (prefix, prefix + "\x7f")  # keys are ASCII
         row = self._one(f"SELECT {_COLUMNS} FROM entries WHERE key >= ? AND key < ? ORDER BY key", *between)
-        return None if row is None else _entry(*row)
+        return None if row is None else _make_entry(*row)
 
-    def identities(self) -> dict[int, str]:
+    def worker_identities(self) -> dict[int, str]:
         with self._file.reading() as connection:
             return dict(connection.execute("SELECT worker, identity FROM identities"))
 
-    def near(self, marks: Marks, limit: int) -> Iterator[str]:
+    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
         # After a prompt shorter than the opening comes text that is not part of it.
         same = (marks.opening, marks.opening + "\x7f", marks.messages)
         queries: tuple[tuple[str, tuple[Any, ...]], ...] = (
             (f"{_OPENING} = ? AND messages = ?", same[::2])
-            if len(marks.opening) == OPENING
+            if len(marks.opening) == OPENING_CHARS
             else (f"{_OPENING} >= ? AND {_OPENING} < ? AND messages = ?", same),
             (f"{_OPENING} >= ? ORDER BY {_OPENING}", (marks.opening,)),
             (f"{_OPENING} < ? AND {_OPENING} > '' ORDER BY {_OPENING} DESC", (marks.opening,)),
@@ -129,10 +138,10 @@ class SqliteBackend:
             query = f"SELECT CAST(material AS BLOB) FROM entries WHERE {where} LIMIT ?"
             with self._file.reading() as connection:
                 rows = connection.execute(query, (*values, limit)).fetchall()
-            yield from (_text(material) for (material,) in rows)
+            yield from (_decode_text(material) for (material,) in rows)
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> list[LocalClaim | None]:
-        return self._claims.take([claim_name(kind, key) for key in keys])
+        return self._claims.try_claim([claim_name(kind, key) for key in keys])
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
         return self._claims.mark_sent(seconds)
@@ -142,13 +151,13 @@ class SqliteBackend:
         self._claims.close()
 
     def check(self) -> None:
-        """Raise `Damaged` unless tables and indexes agree, which takes a second for a gigabyte."""
+        """Raise `DamagedDatabaseError` unless tables and indexes agree, which takes a second for a gigabyte."""
         with self._file.connection() as connection:
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
-            raise self._file.damaged(" ".join(str(found).split()))
+            raise self._file.damaged_error(" ".join(str(found).split()))
 
-    def repair(self, why: Damaged) -> int:
+    def repair(self, why: DamagedDatabaseError) -> int:
         """Rename a damaged file, and copy every sound entry of it into a new one. Returns their number.
 
         No other process may use the store meanwhile.
@@ -158,7 +167,7 @@ class SqliteBackend:
         if aside is None or not aside.is_file():
             return 0
         page: list[Entry] = []
-        for entry in _readable(aside):
+        for entry in _iterate_readable_entries(aside):
             if entry.is_sound:
                 page.append(entry)
             if len(page) == _PAGE:
@@ -166,7 +175,9 @@ class SqliteBackend:
                 page = []
         self._insert(page)
         kept = sum(map(self.count, Kind))
-        log.warning("%s could be read in %s, and the new file has them", counted(kept, "entry", "entries"), aside.name)
+        log.warning(
+            "%s could be read in %s, and the new file has them", format_count(kept, "entry", "entries"), aside.name
+        )
         return kept
 
     # ── reading and writing ──────────────────────────────────────────────────
@@ -174,7 +185,7 @@ class SqliteBackend:
     def _insert(self, entries: Sequence[Entry]) -> None:
         values, new = [], {}
         for kind, key, body, checksum, material, created in entries:
-            mark = marks(material)
+            mark = extract_indexed_parts(material)
             values.append((key, body.decode(), checksum, material, created, mark.worker, mark.messages, kind))
             if mark.worker not in self._known and mark.worker:
                 new[mark.worker] = mark.identity
@@ -203,7 +214,7 @@ class SqliteBackend:
             last = page[-1][0]
 
 
-def _readable(file: Path) -> Iterator[Entry]:
+def _iterate_readable_entries(file: Path) -> Iterator[Entry]:
     """Give the entries of a damaged database that SQLite can still reach, some of them several times.
 
     They are read from the first one up to the first damaged place, and from the last one down to the last damaged
@@ -212,30 +223,30 @@ def _readable(file: Path) -> Iterator[Entry]:
     failures = 0
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA writable_schema=ON")  # lets SQLite read what is left of a file that was cut
-        query = _query_of(connection)
-        ends = [0, _HIGHEST]
+        query = _entry_query(connection)
+        ends = [0, _MAX_ROW_NUMBER]
         for end, order in enumerate(("", " ORDER BY rowid DESC")):
             try:
                 for number, *values in connection.execute(query + order):
-                    entry = _entry(*values)
+                    entry = _make_entry(*values)
                     ends[end] = number if entry.is_sound else ends[end]
                     yield entry
                 return
             except sqlite3.DatabaseError:
                 failures += 1
         ranges = [(ends[0], ends[1])]
-        while ranges and failures < _MOST_FAILURES:
+        while ranges and failures < _MAX_FAILURES:
             low, high = ranges.pop()
             try:
                 for _, *values in connection.execute(f"{query} WHERE rowid >= ? AND rowid < ?", (low, high)):
-                    yield _entry(*values)
+                    yield _make_entry(*values)
             except sqlite3.DatabaseError:
                 failures += 1
                 if high - low > 1:
                     ranges += [((low + high) // 2, high), (low, (low + high) // 2)]
 
 
-def _query_of(connection: sqlite3.Connection) -> str:
+def _entry_query(connection: sqlite3.Connection) -> str:
     """Return the query of all entries of a file, which may be one of an earlier version of Podium."""
     query = f"SELECT rowid, {_COLUMNS} FROM entries"
     try:
@@ -247,16 +258,16 @@ def _query_of(connection: sqlite3.Connection) -> str:
     return query
 
 
-def _entry(kind: bytes, key: bytes, body: bytes, checksum: bytes, material: bytes, created: float) -> Entry:
+def _make_entry(kind: bytes, key: bytes, body: bytes, checksum: bytes, material: bytes, created: float) -> Entry:
     return Entry(
-        kind.decode(errors="surrogateescape"), key.decode(errors="surrogateescape"), body, _text(checksum),
-        _text(material), created,
+        kind.decode(errors="surrogateescape"), key.decode(errors="surrogateescape"), body, _decode_text(checksum),
+        _decode_text(material), created,
     )  # fmt: skip
 
 
-def _text(value: bytes) -> str:
+def _decode_text(value: bytes) -> str:
     return value.decode(errors="replace")
 
 
-def _bytes(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return text.encode(errors="surrogateescape")

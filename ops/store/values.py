@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ops.core.errors import counted
-from ops.store.entries import Backend, Entry, Kind, checksum
+from ops.core.errors import format_count
+from ops.store.entries import Backend, Entry, Kind, compute_checksum
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -18,11 +18,11 @@ T = TypeVar("T")
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
 
 
-class Computed(NamedTuple, Generic[T]):
+class ComputedValue(NamedTuple, Generic[T]):
     """A value that was computed, and what is stored of it as JSON; None: nothing is."""
 
     value: T
-    stored: Any
+    json_value: Any
 
 
 class ValueStore(Generic[T]):
@@ -39,13 +39,13 @@ class ValueStore(Generic[T]):
         """Return the stored value of each key that has a sound entry."""
         found, damaged = dict[str, T](), 0
         for key, entry in self.backend.select(self._kind, keys).items():
-            value = self._value(key, *entry)
+            value = self._read_value(key, *entry)
             if value is None:
                 damaged += 1
             else:
                 found[key] = value
         if damaged:
-            said = counted(damaged, f"stored {self._kind} is", f"stored {self._kind}s are")
+            said = format_count(damaged, f"stored {self._kind} is", f"stored {self._kind}s are")
             log.warning("%s: %s damaged, and made again", self.backend.name, said)
         return found
 
@@ -53,9 +53,11 @@ class ValueStore(Generic[T]):
         """Store the JSON of these values in one transaction, in place of earlier ones."""
         now = time.time()
         if values:
-            self.backend.insert([Entry.of_value(self._kind, key, value, now) for key, value in values.items()])
+            self.backend.insert([Entry.from_value(self._kind, key, value, now) for key, value in values.items()])
 
-    def computed(self, keys: Iterable[str], compute: Callable[[list[str]], Mapping[str, Computed[T]]]) -> dict[str, T]:
+    def get_or_compute(
+        self, keys: Iterable[str], compute: Callable[[list[str]], Mapping[str, ComputedValue[T]]]
+    ) -> dict[str, T]:
         """Return the value of each key, after `compute` was called with the keys that have none.
 
         A key that another thread or process computes at this moment is waited for, and computed here if that one fails.
@@ -70,7 +72,7 @@ class ValueStore(Generic[T]):
                 values |= self.get(missing)  # after the claims, so that what was stored since the look-up is found
                 own = [key for key in missing if claims[key] is not None and key not in values]
                 made = compute(own) if own else {}
-                self.put({key: each.stored for key, each in made.items() if each.stored is not None})
+                self.put({key: each.json_value for key, each in made.items() if each.json_value is not None})
             finally:
                 for claim in claims.values():
                     if claim is not None:
@@ -85,8 +87,8 @@ class ValueStore(Generic[T]):
         """Close the file or the connections; the next use opens them again."""
         self.backend.close()
 
-    def _value(self, key: str, body: bytes, own: str) -> T | None:
-        if checksum(self._kind, key, body) != own:
+    def _read_value(self, key: str, body: bytes, own: str) -> T | None:
+        if compute_checksum(self._kind, key, body) != own:
             return None
         with suppress(ValueError):  # no JSON
             return self._read(json.loads(body))

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 
-FOLDER = resources() / "data" / "knowledge"
+FOLDER = resources_folder() / "data" / "knowledge"
 
 FACT_UNITS = {
     "density": "g/cm^3",

@@ -22,8 +22,8 @@ from typing import Any
 from ops.config import digest
 from ops.config.recipe import Versions
 from ops.core.errors import ConfigError, DataError, PodiumError
-from ops.core.installation import make
-from ops.core.settings_files import read_text, read_yaml
+from ops.core.installation import make_command
+from ops.core.settings_files import read_settings_text, read_yaml
 from ops.core.workspace import Workspace
 
 LOCK_TIMEOUT_S = 300.0
@@ -50,7 +50,7 @@ def program(workspace: Workspace) -> str:
     if path := shutil.which("dvc"):
         return path
     where = f"neither {workspace.root / '.venv-dvc'} nor the PATH has it"
-    remedy = f"{make('venv', 'Install DVC in an environment of its own')}, or name the program in ${PROGRAM}"
+    remedy = f"{make_command('venv', 'Install DVC in an environment of its own')}, or name the program in ${PROGRAM}"
     raise PodiumError(f"DVC is not installed: {where}. {remedy}")
 
 
@@ -149,7 +149,7 @@ def _setting(file: Path, section: str, name: str) -> str:
     """Return a setting of DVC; "" without it. Raises `ConfigError`."""
     configuration = ConfigParser(interpolation=None)
     try:
-        configuration.read_string(read_text(file), source=file.name)
+        configuration.read_string(read_settings_text(file), source=file.name)
         return configuration.get(section, name, fallback="")
     except FileNotFoundError:
         return ""

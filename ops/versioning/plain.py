@@ -10,8 +10,8 @@ from typing import Any
 
 from ops.config import digest
 from ops.core.atomic import TEMPORARY, sha256_of
-from ops.core.checked import ASIDE
-from ops.core.digests import SUFFIX
+from ops.core.checked import DAMAGED_GLOB
+from ops.core.digests import DIGEST_SUFFIX
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import recorded_revision, stages_of
@@ -52,5 +52,5 @@ def _stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
 def _files(out: Path) -> list[Path]:
     if out.is_file():
         return [out]
-    ignored = {*out.rglob(TEMPORARY), *out.rglob(ASIDE), *out.rglob(f"*{SUFFIX}")}
+    ignored = {*out.rglob(TEMPORARY), *out.rglob(DAMAGED_GLOB), *out.rglob(f"*{DIGEST_SUFFIX}")}
     return sorted(file for file in out.rglob("*") if file.is_file() and file not in ignored)

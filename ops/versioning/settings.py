@@ -104,7 +104,7 @@ def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
     """Return the settings that change the output of a data stage, with their defaults, and the versions of the stages'
     code and of the graders."""
     workers = {worker.name: worker.identity for worker in pool.workers}
-    prices = {worker.name: worker.price.stated() if worker.price else None for worker in pool.workers}
+    prices = {worker.name: worker.price.as_stated() if worker.price else None for worker in pool.workers}
     # The forecast of the training signal assumes groups of this size.
     grpo = {"rollouts_per_question": recipe.grpo.rollouts_per_question}
     stated = recipe.model_dump(mode="json", include={*SECTIONS})

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 
 
-class Breaker:
-    """Circuit breaker. Closed: calls pass. Open, after `failures` in a row: no call passes for `rest_s` seconds, then
-    one probe.
+class CircuitBreaker:
+    """Circuit breaker. Closed: calls pass. Open, after `failures` in a row: no call passes for `seconds_to_wait`
+    seconds, then one probe.
 
     A response to the probe closes the circuit, a failure opens it again; if the probe is cancelled, the next call is
     the probe. Safe under threads.
@@ -28,7 +28,7 @@ class Breaker:
         self.reason = ""
         """The last failure, in words."""
 
-    def rest_s(self, call: object) -> float:
+    def seconds_to_wait(self, call: object) -> float:
         """Return the seconds that `call` must wait; 0: it may be made. After the pause, only one call passes at
         first."""
         if self._row < self._limit:  # without the lock: the usual case, and one call too many is harmless
@@ -48,13 +48,13 @@ class Breaker:
         """Return whether `call` is the probe."""
         return self._probe is call
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """The worker responded, with an answer or with a refusal."""
         if self._row:
             with self._lock:
                 self._row, self._probe = 0, None
 
-    def failed(self, call: object, reason: str) -> None:
+    def record_failure(self, call: object, reason: str) -> None:
         """Record that `call` got no response after all retries."""
         with self._lock:
             self._row += 1
@@ -64,7 +64,7 @@ class Breaker:
             if self._probe is call:
                 self._probe = None
 
-    def left(self, call: object) -> None:
+    def record_no_result(self, call: object) -> None:
         """Record that `call` ended without information on the worker: it was cancelled, or not sent."""
         if self._probe is call:
             with self._lock:

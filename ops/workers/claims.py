@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple, TypeGuard
 
-from ops.config import tier_named
+from ops.config import normalize_tier
 from ops.core.usage import TOKEN_PARTS
 
-_PLACES = {
+_USAGE_FIELDS = {
     "cached_prompt_tokens": ("prompt_tokens_details.cached_tokens", "cache_read_input_tokens"),
     "cache_write_tokens": (
         "prompt_tokens_details.cache_write_tokens",
@@ -25,7 +25,7 @@ _PLACES = {
 """Part of the tokens → the fields of a reply's usage in which providers state it, the most reliable first."""
 _STATED_COSTS = {"cost": 1.0, "estimated_cost": 1.0, "cost_in_usd_ticks": 1e-10}
 """Fields with a cost that the provider states (OpenRouter, Perplexity; DeepInfra; xAI), each with its unit in USD."""
-_PAYS_AS = {"fast": "priority"}
+_TIER_ALIASES = {"fast": "priority"}
 """Service tiers that a provider bills under the name of another."""
 
 
@@ -36,7 +36,7 @@ class ClaimedUsage(NamedTuple):
     completion: object
     parts: Mapping[str, int]
     """The tokens of each part of the prompt or of the completion (`TOKEN_PARTS`), by its name in `Usage`."""
-    completion_beside: int = 0
+    separate_completion_tokens: int = 0
     """The part of the completion that, as the stated total confirms, the provider counts beside the text."""
     stated_usd: float | None = None
 
@@ -45,7 +45,7 @@ def is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def read_claim(usage: Any, most_prompt: int, most_completion: int) -> ClaimedUsage:
+def read_claimed_usage(usage: Any, most_prompt: int, most_completion: int) -> ClaimedUsage:
     """Return the usage of a reply, with every part of the prompt and of the completion inside it.
 
     If the total that the provider states is the sum of its parts, it decides which parts lie beside prompt and
@@ -53,13 +53,19 @@ def read_claim(usage: Any, most_prompt: int, most_completion: int) -> ClaimedUsa
     What would make the prompt longer than `most_prompt`, or the completion longer than `most_completion`, is not
     believed in the second case: cached tokens are then billed as input.
     """
-    prompt, completion = _field(usage, "prompt_tokens"), _field(usage, "completion_tokens")
-    parts = {part.name: _count(*(_field(usage, place) for place in _PLACES[part.name])) for part in TOKEN_PARTS}
-    stated = _stated_usd(usage)
+    prompt, completion = _read_field(usage, "prompt_tokens"), _read_field(usage, "completion_tokens")
+    parts = {
+        part.name: _first_count(*(_read_field(usage, place) for place in _USAGE_FIELDS[part.name]))
+        for part in TOKEN_PARTS
+    }
+    stated = _read_stated_usd(usage)
     if not is_count(prompt) or not is_count(completion) or prompt < 0 or completion < 0:
         return ClaimedUsage(prompt, completion, parts, stated_usd=stated)
-    wholes, total = {"prompt_tokens": prompt, "completion_tokens": completion}, _count(_field(usage, "total_tokens"))
-    beside = _parts_beside(wholes, parts, total)
+    wholes, total = (
+        {"prompt_tokens": prompt, "completion_tokens": completion},
+        _first_count(_read_field(usage, "total_tokens")),
+    )
+    beside = _find_separate_parts(wholes, parts, total)
     confirmed = beside is not None
     if beside is None:
         of_prompt = [part.name for part in TOKEN_PARTS if part.whole == "prompt_tokens"]
@@ -79,11 +85,11 @@ def read_claim(usage: Any, most_prompt: int, most_completion: int) -> ClaimedUsa
         wholes["completion_tokens"] += unlisted
     return ClaimedUsage(
         wholes["prompt_tokens"], wholes["completion_tokens"], parts,
-        completion_beside=apart if confirmed else 0, stated_usd=stated,
+        separate_completion_tokens=apart if confirmed else 0, stated_usd=stated,
     )  # fmt: skip
 
 
-def _parts_beside(wholes: Mapping[str, int], parts: Mapping[str, int], total: int) -> set[str] | None:
+def _find_separate_parts(wholes: Mapping[str, int], parts: Mapping[str, int], total: int) -> set[str] | None:
     """Return the names of the parts that lie beside prompt and completion so that all add up to `total`.
 
     None if nothing does. Of several ways the one with the longest completion is returned, because it costs most.
@@ -100,32 +106,32 @@ def _parts_beside(wholes: Mapping[str, int], parts: Mapping[str, int], total: in
     return None
 
 
-def tier_of(usage: Any, body: object) -> str | None:
+def read_service_tier(usage: Any, body: object) -> str | None:
     """Return the service tier that the reply names, "" for the standard one; None if it names none."""
-    for place in (body, _field(body, "usage"), usage):
-        if isinstance(name := _field(place, "service_tier"), str) and name:
-            tier = tier_named(name)
-            return _PAYS_AS.get(tier, tier)
+    for place in (body, _read_field(body, "usage"), usage):
+        if isinstance(name := _read_field(place, "service_tier"), str) and name:
+            tier = normalize_tier(name)
+            return _TIER_ALIASES.get(tier, tier)
     return None
 
 
-def _stated_usd(usage: Any) -> float | None:
+def _read_stated_usd(usage: Any) -> float | None:
     for name, unit in _STATED_COSTS.items():
-        value = _field(usage, name)
+        value = _read_field(usage, name)
         if isinstance(value, Mapping) or hasattr(value, "total_cost"):
-            value = _field(value, "total_cost")
+            value = _read_field(value, "total_cost")
         if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
             return float(value) * unit
     return None
 
 
-def _field(holder: object, place: str) -> Any:
+def _read_field(holder: object, place: str) -> Any:
     """Return the field at a place such as `prompt_tokens_details.cached_tokens`; None where there is none."""
     for name in place.split("."):
         holder = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
     return holder
 
 
-def _count(*values: object) -> int:
+def _first_count(*values: object) -> int:
     """Return the first positive count; 0 without one."""
     return next((value for value in values if is_count(value) and value > 0), 0)

@@ -17,14 +17,14 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 from ops.spending.ledger import Ledger
 from ops.store import ClaimLost, ResponseCache, cache_material
-from ops.workers.call import Account, BookingDesk, Caller, Request
-from ops.workers.replies import stored
-from ops.workers.scheduling import ALONE, Speeds, Turn
+from ops.workers.call import Account, Caller, CallRecorder, Request
+from ops.workers.replies import clean_stored_response
+from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Turn
 from ops.workers.worker_handle import WorkerHandle, resolve_worker
 
 
 @dataclass
-class Counts:
+class CallCounts:
     """Counts of the worker calls of a client, a training run or a stage.
 
     `live` replies paid for (`usd`), `cached` ones, `replayed` ones of a rehearsal, `failed` calls, and
@@ -38,8 +38,8 @@ class Counts:
     usd: float = 0.0
     replayed: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: CallCounts) -> CallCounts:
+        return CallCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 class WorkerClient:
@@ -61,16 +61,16 @@ class WorkerClient:
         backoff_s: float = 0.5,
     ) -> None:
         self.cache, self.ledger = cache, ledger
-        self.counts = Counts()
+        self.counts = CallCounts()
         self._pool_file = pool_file
         self._seats: dict[str, WorkerHandle] = {}
         self._identities: dict[str, tuple[Worker, dict[str, Any]]] = {}
         self._flights: dict[str, Future[Response | None]] = {}
-        self._speeds = Speeds()
+        self._speeds = CallDurations()
         self._lock = threading.Lock()
         self._caller = Caller(
             ledger=ledger,
-            desk=BookingDesk(cache, ledger),
+            recorder=CallRecorder(cache, ledger),
             account=account,
             pool_file=pool_file,
             backoff_s=backoff_s,
@@ -79,7 +79,7 @@ class WorkerClient:
         )
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         """Return the worker's response to the messages, from the cache if it was paid for before.
 
@@ -88,7 +88,7 @@ class WorkerClient:
         and by one of the processes that share the cache. Raises the exceptions of `ops.workers.scheduling.Client`.
         """
         parameters = worker.request_parameters
-        material = cache_material(worker.identity if parameters else self._identity(worker), messages, sample)
+        material = cache_material(worker.identity if parameters else self._find_identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
         request = Request(messages, Sample.of(sample), key, material, parameters)
         if parameters:  # one handle, with its queue, for a worker whatever the parameters of a request are
@@ -98,7 +98,7 @@ class WorkerClient:
                 self._count(cached=1)
                 if (handle := self._seats.get(worker.name)) is not None:
                     handle.rejections = 0  # the worker has answered requests of this kind
-                return stored(worker, hit)
+                return clean_stored_response(worker, hit)
             with self._lock:
                 flight = self._flights.get(key)
                 if flight is None:
@@ -116,13 +116,13 @@ class WorkerClient:
         response: Response | None = None
         try:
             # Only now, because a worker whose answers are all cached needs neither a key nor LiteLLM.
-            handle = self._seat(worker)
+            handle = self._find_handle(worker)
             while response is None:
                 with turn.waiting():
                     claim = await self.cache.claim(key)
                 if isinstance(claim, Response):  # another process made the call
                     self._count(cached=1)
-                    response = stored(handle.worker, claim)
+                    response = clean_stored_response(handle.worker, claim)
                     break
                 try:
                     response = await self._caller.call(handle, request, turn)
@@ -131,28 +131,28 @@ class WorkerClient:
                 finally:
                     claim.release()
         except BaseException as error:
-            self._land(key)
+            self._end_flight(key)
             if isinstance(error, PodiumError):
                 self._count(failed=1)
                 own.set_exception(error)
             else:  # cancelled
                 own.set_result(None)
             raise
-        self._land(key)
+        self._end_flight(key)
         own.set_result(response)
         return response
 
-    def _land(self, key: str) -> None:
+    def _end_flight(self, key: str) -> None:
         with self._lock:
             del self._flights[key]
 
-    def _identity(self, worker: Worker) -> dict[str, Any]:
+    def _find_identity(self, worker: Worker) -> dict[str, Any]:
         known = self._identities.get(worker.name)
         if known is None or (known[0] is not worker and known[0] != worker):
             known = self._identities[worker.name] = worker, worker.identity
         return known[1]
 
-    def _seat(self, worker: Worker) -> WorkerHandle:
+    def _find_handle(self, worker: Worker) -> WorkerHandle:
         handle = self._seats.get(worker.name)
         if handle is not None and (handle.worker is worker or handle.worker == worker):
             return handle

@@ -24,17 +24,17 @@ from ops.core.errors import (
     RequestRejected,
     WorkerError,
     WorkerRefused,
-    causes,
+    iterate_causes,
 )
 from ops.core.messages import Message
-from ops.core.reply_text import valid_text
+from ops.core.reply_text import replace_surrogates
 from ops.workers.litellm_private import custom_provider_error
-from ops.workers.network import network_fault
-from ops.workers.providers import litellm
-from ops.workers.reply_body import Body
-from ops.workers.words import Words, words_of
+from ops.workers.network import find_network_fault
+from ops.workers.providers import import_litellm
+from ops.workers.reply_body import ReplyBody
+from ops.workers.words import ProviderMessage, read_provider_message
 
-LONGEST_WAIT_S = 300.0
+MAX_WAIT_S = 300.0
 """A provider's Retry-After is honoured up to this many seconds."""
 UNREADABLE_WAIT_S = 30.0
 """The wait in seconds after a Retry-After that is neither a non-negative number nor a date."""
@@ -43,7 +43,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _RETRY_DELAY = re.compile(r"[\"']retryDelay\\*[\"']\s*:\s*\\*[\"']([0-9]{1,12}(?:\.[0-9]{1,12})?)s")
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{1,60}")
 _AGAIN = (408, 409, 425)
-_SPENT = re.compile(
+_NO_MONEY = re.compile(
     r"insufficient[ _](account[ _])?(quota|balance|credit|fund)|billing_(hard_limit|not_active)"
     r"|exceeded_current_quota_error|balance (is |was )?(insufficient|not enough|not sufficient|exhausted|depleted)"
     r"|not enough (account )?(balance|credits?\b|funds\b)|(top[ -]?up|recharge) your (account|balance)"
@@ -51,7 +51,7 @@ _SPENT = re.compile(
 )
 """Phrases for an account without money that no message about a rate limit has (Google's have "quota … billing")."""
 _ACCOUNT = re.compile(
-    _SPENT.pattern
+    _NO_MONEY.pattern
     + r"|payment[ _]required|billing|arrearage|overdue|spending limit|credit limit|api usage limits?|purchase credits"
     r"|account (has been |is |was )?(deactivated|disabled|closed|in arrears)|good standing"
 )
@@ -102,12 +102,12 @@ _LOG_IN = {
 }
 
 
-class Transient(Exception):
+class TransientFailure(Exception):
     """A failed attempt that is worth repeating.
 
-    `retry_after_s` is the provider's requested pause, `crowded` marks a rate limit, and `in_the_end` is the error if
-    no further attempt succeeds (None: unreachable). `remedy` is what to do about it, and `unbilled` marks a call on
-    which no provider can have worked.
+    `parse_retry_after` is the provider's requested pause, `is_rate_limit` marks a rate limit, and `final_error` is the
+    error if no further attempt succeeds (None: unreachable). `remedy` is what to do about it, and `is_unbilled` marks a
+    call on which no provider can have worked.
     """
 
     def __init__(
@@ -115,43 +115,43 @@ class Transient(Exception):
         what: str,
         retry_after_s: float | None = None,
         *,
-        crowded: bool = False,
-        in_the_end: ConfigError | None = None,
+        is_rate_limit: bool = False,
+        final_error: ConfigError | None = None,
         remedy: str = "",
-        unbilled: bool = False,
+        is_unbilled: bool = False,
     ) -> None:
         super().__init__(what)
-        self.retry_after_s, self.crowded, self.in_the_end = retry_after_s, crowded, in_the_end
-        self.remedy, self.unbilled = remedy, unbilled
+        self.retry_after_s, self.is_rate_limit, self.final_error = retry_after_s, is_rate_limit, final_error
+        self.remedy, self.is_unbilled = remedy, is_unbilled
 
 
-def read_failure(
+def classify_failure(
     error: Exception,
     worker: Worker,
     file: Path | str,
     *,
     messages: Sequence[Message] = (),
     key: str | None = None,
-    worked: bool = False,
-    body: Body | None = None,
-) -> Transient | WorkerError | ConfigError:
+    has_answered: bool = False,
+    body: ReplyBody | None = None,
+) -> TransientFailure | WorkerError | ConfigError:
     """Classify a failed LiteLLM call. Accepts only errors of LiteLLM's own hierarchy.
 
     `messages` and `key` are what was sent: the provider's quotations of them are neither interpreted nor shown.
-    `worked`: the worker has answered before. Its key is then hardly wrong: providers do send a 401 during an outage, so
-    one is worth another attempt. `body`: what came with status 200, if LiteLLM could not read it.
+    `has_answered`: the worker has answered before. Its key is then hardly wrong: providers do send a 401 during an
+    outage, so one is worth another attempt. `body`: what came with status 200, if LiteLLM could not read it.
     """
-    what, status = describe(error), _status(error)
-    if (lacking := _lacking(error, worker, file)) is not None:
-        return Transient(what, in_the_end=lacking) if worked else lacking
-    if (fault := network_fault(error, worker, body or Body())) is not None:
-        return Transient(f"{fault.what} ({what})", remedy=fault.remedy, unbilled=fault.unbilled)
+    what, status = describe_error(error), _read_status(error)
+    if (lacking := _missing_requirement(error, worker, file)) is not None:
+        return TransientFailure(what, final_error=lacking) if has_answered else lacking
+    if (fault := find_network_fault(error, worker, body or ReplyBody())) is not None:
+        return TransientFailure(f"{fault.what} ({what})", remedy=fault.remedy, is_unbilled=fault.is_unbilled)
     if status is None or status in _AGAIN or not 400 <= status < 500:
-        return Transient(what, _retry_after(error), crowded=status == 529, remedy=_LATER)
-    words = words_of(error, messages, key)
-    if status == 429 and not _SPENT.search(words.text):
-        return Transient(what, _retry_after(error), crowded=True, remedy=_SLOWER)
-    kinds = litellm().exceptions
+        return TransientFailure(what, _read_retry_after(error), is_rate_limit=status == 529, remedy=_LATER)
+    words = read_provider_message(error, messages, key)
+    if status == 429 and not _NO_MONEY.search(words.text):
+        return TransientFailure(what, _read_retry_after(error), is_rate_limit=True, remedy=_SLOWER)
+    kinds = import_litellm().exceptions
     own = () if words.quoted else type(error).__mro__  # LiteLLM classifies by quoted text as well
     if _REGION.search(words.text):
         return AccountError(
@@ -169,7 +169,7 @@ def read_failure(
         )  # fmt: skip
     if status == 413 or kinds.ContextWindowExceededError in own or _TOO_LONG.search(words.text):
         return _too_long(worker, file, words, what)
-    if kinds.ContentPolicyViolationError in own or _CONTENT.search(words.text) or _named(worker, words):
+    if kinds.ContentPolicyViolationError in own or _CONTENT.search(words.text) or _is_listed_refusal(worker, words):
         return WorkerRefused(f"worker {worker.name!r} refused the content ({what})")
     if status in (401, 403) or _KEY.search(words.text):
         refused = ConfigError(
@@ -177,13 +177,13 @@ def read_failure(
             f"the provider refused the key in {worker.api_key_env or 'use'} ({what})",
             "Check that the key is right, may use this model and has credit",
         )  # fmt: skip
-        return Transient(what, in_the_end=refused) if worked and status == 401 else refused
+        return TransientFailure(what, final_error=refused) if has_answered and status == 401 else refused
     if status in _WRONG_ENDPOINT or kinds.NotFoundError in own or _MODEL.search(words.text):
         return ConfigError(
             file, f"workers.{worker.name}.model",
             f"the endpoint does not serve {worker.model!r} ({what}: {words.shown!r})", "Check model and api_base",
         )  # fmt: skip
-    if not _was_answered(error) and (body is None or body.read() is None):
+    if not _has_provider_status(error) and (body is None or body.read() is None):
         return ConfigError(
             file, f"workers.{worker.name}", f"LiteLLM does not send the request ({what}: {words.shown!r})",
             "Correct or remove the setting that it names",
@@ -191,7 +191,7 @@ def read_failure(
     return RequestRejected(f"worker {worker.name!r}: the provider rejected the request ({what}: {words.shown!r})")
 
 
-def rejects_everything(worker: Worker, file: Path | str, number: int, last: RequestRejected) -> ConfigError:
+def all_rejected_error(worker: Worker, file: Path | str, number: int, last: RequestRejected) -> ConfigError:
     """Return the error of a worker that rejected `number` requests in a row; `last` is the last one."""
     return ConfigError(
         file, f"workers.{worker.name}", f"{number} requests in a row were rejected and none answered, at last: {last}",
@@ -201,18 +201,18 @@ def rejects_everything(worker: Worker, file: Path | str, number: int, last: Requ
     )  # fmt: skip
 
 
-def _lacking(error: Exception, worker: Worker, file: Path | str) -> ConfigError | None:
+def _missing_requirement(error: Exception, worker: Worker, file: Path | str) -> ConfigError | None:
     """Return the error of a call that this machine could not make because credentials or a package are missing."""
-    reasons = list(causes(error))
+    reasons = list(iterate_causes(error))
     first = reasons[-1]
     if isinstance(first, ImportError):
         return ConfigError(
             file, f"workers.{worker.name}.model",
-            f"{worker.model!r} needs a Python package that is not installed ({valid_text(str(first))[:120]})",
+            f"{worker.model!r} needs a Python package that is not installed ({replace_surrogates(str(first))[:120]})",
             "Install it, or take the worker out of the pool",
         )  # fmt: skip
     missing = [reason for reason in reasons if _is_credential_error(reason)]
-    if not _was_answered(error) and _NO_CREDENTIALS.search(str(first).lower()):
+    if not _has_provider_status(error) and _NO_CREDENTIALS.search(str(first).lower()):
         missing.append(first)
     if not missing:
         return None
@@ -224,11 +224,11 @@ def _lacking(error: Exception, worker: Worker, file: Path | str) -> ConfigError 
     )  # fmt: skip
 
 
-def _was_answered(error: BaseException) -> bool:
+def _has_provider_status(error: BaseException) -> bool:
     """Return whether a provider sent an error's status, rather than LiteLLM refusing the call on this machine."""
     import httpx
 
-    return any(isinstance(reason, (httpx.HTTPStatusError, custom_provider_error())) for reason in causes(error))
+    return any(isinstance(reason, (httpx.HTTPStatusError, custom_provider_error())) for reason in iterate_causes(error))
 
 
 def _is_credential_error(error: BaseException) -> bool:
@@ -237,7 +237,7 @@ def _is_credential_error(error: BaseException) -> bool:
     return known and not getattr(error, "retryable", False)
 
 
-def _too_long(worker: Worker, file: Path | str, words: Words, what: str) -> WorkerError | ConfigError:
+def _too_long(worker: Worker, file: Path | str, words: ProviderMessage, what: str) -> WorkerError | ConfigError:
     """Return the error of messages that are too long, or of a `max_tokens` that leaves no room for any."""
     limit = _CONTEXT.search(words.text)
     if limit and worker.max_tokens >= int(limit[1].replace(",", "")):
@@ -249,19 +249,19 @@ def _too_long(worker: Worker, file: Path | str, words: Words, what: str) -> Work
     return ContextTooLong(f"worker {worker.name!r}: the messages do not fit into its context ({what})")
 
 
-def _named(worker: Worker, words: Words) -> bool:
+def _is_listed_refusal(worker: Worker, words: ProviderMessage) -> bool:
     """Return whether the provider refused in words that the pool lists."""
     return any(phrase.lower() in words.text for phrase in worker.refuses_with)
 
 
-def _status(error: BaseException) -> int | None:
+def _read_status(error: BaseException) -> int | None:
     """Return the provider's own HTTP status; LiteLLM's class may stand for another one, which it derived from the
     text."""
-    codes = (getattr(reason, "status_code", None) for reason in causes(error))
+    codes = (getattr(reason, "status_code", None) for reason in iterate_causes(error))
     return next((code for code in reversed(list(codes)) if isinstance(code, int)), None)
 
 
-def describe(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return class, status and the provider's error code, which suffice for a search and contain no secrets."""
     parts = [type(error).__name__]
     if isinstance(status := getattr(error, "status_code", None), int):
@@ -274,8 +274,8 @@ def describe(error: Exception) -> str:
     return " ".join(parts)
 
 
-def retry_after_s(value: str, now: float) -> float:
-    """Return the wait of a Retry-After header in seconds, from 0 to `LONGEST_WAIT_S` for any content.
+def parse_retry_after(value: str, now: float) -> float:
+    """Return the wait of a Retry-After header in seconds, from 0 to `MAX_WAIT_S` for any content.
 
     The header holds seconds or a date (RFC 9110, section 10.2.3); `now`: seconds since the epoch. A past date is a wait
     of 0, a date beyond the calendar's end the longest wait.
@@ -284,14 +284,14 @@ def retry_after_s(value: str, now: float) -> float:
     try:
         seconds = float(value)
     except ValueError:
-        date = _date(value)
+        date = _parse_date(value)
         if date is None:
             return UNREADABLE_WAIT_S
-        return min(max(date - now, 0.0), LONGEST_WAIT_S)
-    return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else UNREADABLE_WAIT_S  # NaN is not >= 0
+        return min(max(date - now, 0.0), MAX_WAIT_S)
+    return min(seconds, MAX_WAIT_S) if seconds >= 0 else UNREADABLE_WAIT_S  # NaN is not >= 0
 
 
-def _date(value: str) -> float | None:
+def _parse_date(value: str) -> float | None:
     """Return seconds since the epoch; infinite for a year beyond the clock's range; None: not a date."""
     try:
         parsed = parsedate_tz(value)
@@ -300,25 +300,25 @@ def _date(value: str) -> float | None:
         return math.inf if re.search(r"[0-9]{5}", value) else None
 
 
-def _retry_after(error: Any) -> float | None:
+def _read_retry_after(error: Any) -> float | None:
     response = getattr(error, "response", None)
     for headers in (getattr(error, "litellm_response_headers", None), getattr(response, "headers", None)):
         if not headers:
             continue
         if value := str(headers.get("retry-after") or "").strip():
-            return retry_after_s(value, time.time())
+            return parse_retry_after(value, time.time())
         if _SECONDS.fullmatch(value := str(headers.get("retry-after-ms") or "").strip()):  # OpenAI, Azure
-            return min(float(value) / 1000, LONGEST_WAIT_S)
-    return _retry_info(error, response)
+            return min(float(value) / 1000, MAX_WAIT_S)
+    return _read_retry_info(error, response)
 
 
-def _retry_info(error: Exception, response: Any) -> float | None:
+def _read_retry_info(error: Exception, response: Any) -> float | None:
     """Return the wait that Google asks for in the body of an error: `error.details[].retryDelay`, for example "17s"."""
-    texts = [str(getattr(cause, "message", "") or cause) for cause in causes(error)]
+    texts = [str(getattr(cause, "message", "") or cause) for cause in iterate_causes(error)]
     if getattr(response, "is_stream_consumed", False):
         texts.append(response.text)
     found = next((match for text in texts if (match := _RETRY_DELAY.search(text)) is not None), None)
-    return None if found is None else retry_after_s(found[1], time.time())
+    return None if found is None else parse_retry_after(found[1], time.time())
 
 
 def may_be_billed(error: BaseException) -> bool:
@@ -330,9 +330,9 @@ def may_be_billed(error: BaseException) -> bool:
     import aiohttp
     import httpx
 
-    if isinstance(error, ConfigError) or getattr(error, "in_the_end", None) is not None:
+    if isinstance(error, ConfigError) or getattr(error, "final_error", None) is not None:
         return False
-    if getattr(error, "unbilled", False):
+    if getattr(error, "is_unbilled", False):
         return False
     unserved = (httpx.ConnectTimeout, aiohttp.ClientConnectorError)
-    return not _was_answered(error) and not any(isinstance(cause, unserved) for cause in causes(error))
+    return not _has_provider_status(error) and not any(isinstance(cause, unserved) for cause in iterate_causes(error))

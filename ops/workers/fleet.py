@@ -17,8 +17,8 @@ from dataclasses import asdict
 from ops.config import Worker
 from ops.config.base import digest
 from ops.core.errors import LimitsUnavailable
-from ops.core.servers import Leases, redis_client, shown
-from ops.workers.machine import Times
+from ops.core.servers import LeaseRenewer, hide_password, open_redis_client
+from ops.workers.machine import RequestTimes
 
 LIMITS_URL = "PODIUM_LIMITS_URL"
 """The environment variable with the server of a team's worker limits, ``redis://HOST:PORT/DB``."""
@@ -30,7 +30,7 @@ _TIMES_S = 7200
 _HOLD_S = 10.0
 """Seconds that one process may hold the times: it only reads, computes and writes."""
 _FIRST_POLL_S, _POLL_PER_PLACE_S = 0.002, 0.01
-_ABSENT_AFTER_S = 2.0
+_PLACE_LIFETIME_S = 2.0
 """Seconds without a request after which a caller loses its place in the queue."""
 _TAKE = """
 local now = redis.call('TIME')
@@ -65,7 +65,7 @@ redis.call('PEXPIRE', KEYS[1], 2 * tonumber(ARGV[1]))
 """
 
 
-class _Caller:
+class _WaitingCall:
     """A call that waits for a slot. The child of a fork has no waiting calls."""
 
     def __init__(self) -> None:
@@ -84,52 +84,52 @@ class FleetLimits:
     """
 
     def __init__(self, url: str, name: str, *, lease_s: float = _LEASE_S) -> None:
-        self._client, self._place = redis_client(url, LIMITS_URL), shown(url)
+        self._client, self._place = open_redis_client(url, LIMITS_URL), hide_password(url)
         self._slots, self._times = f"{_PREFIX}{name}:slots", f"{_PREFIX}{name}:times"
         self._line, self._asked = f"{_PREFIX}{name}:line", f"{_PREFIX}{name}:asked"
         self._lease_s = lease_s
-        self._leases = Leases[int, str]("worker slots", lease_s / 3, self._keep)
+        self._leases = LeaseRenewer[int, str]("worker slots", lease_s / 3, self._renew_slots)
         self._last = 0
-        self._head: _Caller | None = None
-        with self._asking():
+        self._head: _WaitingCall | None = None
+        with self._translate_errors():
             seconds, microseconds = self._client.time()
         self._ahead_s: float = seconds + microseconds / 1e6 - time.time()
         self._take = self._client.register_script(_TAKE)
         self._renew = self._client.register_script(_RENEW)
 
-    async def take(self, slots: int) -> int:
-        """Wait for one of `slots` slots. `give` must follow; a cancelled wait changes nothing."""
-        caller, pause, slot = _Caller(), _FIRST_POLL_S, None
+    async def take_slot(self, slots: int) -> int:
+        """Wait for one of `slots` slots. `release_slot` must follow; a cancelled wait changes nothing."""
+        caller, pause, slot = _WaitingCall(), _FIRST_POLL_S, None
         try:
-            while (slot := self._free(slots, caller)) is None:
+            while (slot := self._try_take_slot(slots, caller)) is None:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(2 * pause, _POLL_PER_PLACE_S * caller.place)
         finally:
             if self._head is caller:
                 self._head = None
                 if slot is None:
-                    self._leave(caller)
+                    self._leave_queue(caller)
         return slot
 
-    def give(self, slot: int) -> None:
+    def release_slot(self, slot: int) -> None:
         """Give a slot back. If the server is unreachable, the lease expires."""
         import redis
 
-        with self._leases.held() as held:
+        with self._leases.locked() as held:
             token = held.pop(slot)
         with suppress(redis.RedisError):
             self._client.zrem(self._slots, token)
 
     @contextmanager
-    def times(self) -> Iterator[Times]:
+    def locked_times(self) -> Iterator[RequestTimes]:
         """Give the times to this process alone inside the block; changes are stored."""
         lock = self._client.lock(f"{self._times}:lock", timeout=_HOLD_S, sleep=0.002, thread_local=False)
-        with self._asking():
+        with self._translate_errors():
             lock.acquire()
         try:
             times = self.known_times()
             yield times
-            with self._asking(), self._client.pipeline(transaction=True) as pipeline:
+            with self._translate_errors(), self._client.pipeline(transaction=True) as pipeline:
                 pipeline.hset(self._times, mapping={name: repr(at) for name, at in asdict(times).items()})
                 pipeline.expire(self._times, _TIMES_S)
                 pipeline.execute()
@@ -139,25 +139,25 @@ class FleetLimits:
             with suppress(redis.RedisError):  # it expires
                 lock.release()
 
-    def known_times(self) -> Times:
+    def known_times(self) -> RequestTimes:
         """Return the stored times."""
-        with self._asking():
+        with self._translate_errors():
             fields = self._client.hgetall(self._times)
-        return Times(**{name.decode(): float(at) for name, at in fields.items()})
+        return RequestTimes(**{name.decode(): float(at) for name, at in fields.items()})
 
     def now(self) -> float:
         """Return the time by the server's clock (seconds since the epoch), because the machines' clocks may differ."""
         return time.time() + self._ahead_s
 
-    def _free(self, slots: int, caller: _Caller) -> int | None:
-        with self._leases.held() as held:
+    def _try_take_slot(self, slots: int, caller: _WaitingCall) -> int | None:
+        with self._leases.locked() as held:
             if (head := self._head) is not None and head is not caller and head.pid == os.getpid():
                 return None
             self._head = caller
-            with self._asking():
+            with self._translate_errors():
                 caller.place = self._take(
                     keys=[self._slots, self._line, self._asked],
-                    args=[slots, caller.token, int(1000 * self._lease_s), int(1000 * _ABSENT_AFTER_S)],
+                    args=[slots, caller.token, int(1000 * self._lease_s), int(1000 * _PLACE_LIFETIME_S)],
                 )
             if caller.place:
                 return None
@@ -165,7 +165,7 @@ class FleetLimits:
             held[self._last] = caller.token
             return self._last
 
-    def _leave(self, caller: _Caller) -> None:
+    def _leave_queue(self, caller: _WaitingCall) -> None:
         """Remove a caller that gave up from the queue."""
         import redis
 
@@ -173,14 +173,14 @@ class FleetLimits:
             self._client.zrem(self._line, caller.token)
             self._client.zrem(self._asked, caller.token)
 
-    def _keep(self, held: dict[int, str]) -> None:
+    def _renew_slots(self, held: dict[int, str]) -> None:
         import redis
 
         with suppress(redis.RedisError):  # calls that hold a slot continue; the next call for a slot fails
             self._renew(keys=[self._slots], args=[int(1000 * self._lease_s), *held.values()])
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         import redis
 
         try:
@@ -192,6 +192,6 @@ class FleetLimits:
             ) from None
 
 
-def fleet_limits(url: str, worker: Worker) -> FleetLimits:
+def open_fleet_limits(url: str, worker: Worker) -> FleetLimits:
     """Return the limits of `worker` (by name, model and endpoint) that all processes with the same server share."""
     return FleetLimits(url, f"{worker.name}-{digest([worker.name, worker.model, worker.api_base])}")

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ops.workers.providers import litellm
+from ops.workers.providers import import_litellm
 from ops.workers.reply_body import note_body
 
 WRITTEN_AGAINST = {"litellm": "1.106.2"}
 _MODELS = "model_prices_and_context_window_backup.json"
 
 
-def kept_clients() -> MutableMapping[str, Any]:
+def cached_clients() -> MutableMapping[str, Any]:
     """Return LiteLLM's HTTP clients; the key of each ends with the `id` of its event loop."""
-    clients: MutableMapping[str, Any] = litellm().in_memory_llm_clients_cache.cache_dict
+    clients: MutableMapping[str, Any] = import_litellm().in_memory_llm_clients_cache.cache_dict
     return clients
 
 
@@ -39,24 +39,24 @@ _TAKE_CLIENT = frozenset((
     "xai",
 ))  # fmt: skip
 """Providers that LiteLLM calls by an HTTP client of its own, through the argument `client`."""
-THROUGH_SESSION = _TAKE_SESSION | _TAKE_CLIENT
+SESSION_PROVIDERS = _TAKE_SESSION | _TAKE_CLIENT
 
 
 @cache
-def takes_client(model: str) -> bool:
+def can_take_client(model: str) -> bool:
     """Return whether LiteLLM calls this model by the HTTP client that it is given."""
     return _provider_of(model) in _TAKE_CLIENT
 
 
 @cache
-def takes_session(model: str) -> bool:
+def can_take_session(model: str) -> bool:
     """Return whether calls to this model certainly go through our session, as `ops.workers.session` gives it."""
-    known = litellm().model_cost.get(model) or litellm().model_cost.get(model.partition("/")[2]) or {}
-    return known.get("mode") != "responses" and _provider_of(model) in THROUGH_SESSION
+    known = import_litellm().model_cost.get(model) or import_litellm().model_cost.get(model.partition("/")[2]) or {}
+    return known.get("mode") != "responses" and _provider_of(model) in SESSION_PROVIDERS
 
 
 def _provider_of(model: str) -> str:
-    library = litellm()
+    library = import_litellm()
     try:
         return str(library.get_llm_provider(model)[1])
     except library.exceptions.BadRequestError:  # a provider hook's
@@ -66,7 +66,7 @@ def _provider_of(model: str) -> str:
 _CLIENTS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
-def client_with(session: Any) -> Any:
+def client_for_session(session: Any) -> Any:
     """Return LiteLLM's HTTP client that sends through an aiohttp session, which stays the caller's to close."""
     if (client := _CLIENTS.get(session)) is None:
         client = _CLIENTS[session] = _client_class()(shared_session=session)
@@ -86,7 +86,7 @@ def _client_class() -> Any:
     return ClientOfSession
 
 
-def encoding() -> Any:
+def fallback_tokenizer() -> Any:
     """Return LiteLLM's tokenizer for models without their own (tiktoken's `Encoding`)."""
     from litellm.litellm_core_utils.default_encoding import encoding
 
@@ -101,7 +101,7 @@ def custom_provider_error() -> type[Exception]:
     return error
 
 
-def body_keeper() -> Any:
+def make_body_callback() -> Any:
     """Return a callback that keeps the body of each reply (`ops.workers.reply_body`)."""
     from litellm.integrations.custom_logger import CustomLogger
 
@@ -114,7 +114,7 @@ def body_keeper() -> Any:
 
 
 @cache
-def models() -> Mapping[str, Mapping[str, Any]]:
+def read_model_table() -> Mapping[str, Mapping[str, Any]]:
     """Return LiteLLM's table of models without importing LiteLLM; empty if it is not installed or lies elsewhere."""
     spec = importlib.util.find_spec("litellm")
     file = Path(spec.origin).with_name(_MODELS) if spec is not None and spec.origin is not None else None

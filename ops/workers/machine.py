@@ -24,13 +24,13 @@ from ops.config import Worker
 from ops.config.base import digest
 
 _TIMES = struct.Struct("<3d")
-_FARTHEST_S = 3600.0
+_MAX_AHEAD_S = 3600.0
 """Stored times are at most this many seconds ahead, unless the clock was set back."""
 _FIRST_POLL_S, _HEAD_POLL_S, _LONGEST_POLL_S = 0.001, 0.01, 0.05
 
 
 @dataclass
-class Times:
+class RequestTimes:
     """The earliest next request and next token, and the end of the pause that the provider requested."""
 
     requests: float = 0.0
@@ -51,30 +51,30 @@ class MachineLimits:
         self._held: set[int] = set()
         self._files: dict[str, int] = {}
         """Open files by name. They stay open, because opening a slot's file costs far more than locking it."""
-        weakref.finalize(self, _close, self._files)
+        weakref.finalize(self, _close_files, self._files)
         self._head: object | None = None
         self._lock = threading.Lock()
         self._open_files()
 
-    async def take(self, slots: int) -> int:
-        """Wait for one of the first `slots` slots. `give` must follow; a cancelled wait changes nothing."""
+    async def take_slot(self, slots: int) -> int:
+        """Wait for one of the first `slots` slots. `release_slot` must follow; a cancelled wait changes nothing."""
         caller, pause = object(), _FIRST_POLL_S
         try:
-            while (slot := self._free(slots, caller)) is None:
+            while (slot := self._try_take_slot(slots, caller)) is None:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(2 * pause, _HEAD_POLL_S if self._head is caller else _LONGEST_POLL_S)
         finally:
-            self._step_back(caller)
+            self._leave_head(caller)
         return slot
 
-    def give(self, slot: int) -> None:
+    def release_slot(self, slot: int) -> None:
         """Give a slot back."""
         with self._lock:
             self._held.remove(slot)
-            fcntl.flock(self._file(_slot_file(slot)), fcntl.LOCK_UN)
+            fcntl.flock(self._open_file(_slot_file(slot)), fcntl.LOCK_UN)
 
     @contextmanager
-    def times(self) -> Iterator[Times]:
+    def locked_times(self) -> Iterator[RequestTimes]:
         """Give the times to this process alone inside the block; changes are stored."""
         with self._lock:
             self._after_fork()
@@ -86,40 +86,40 @@ class MachineLimits:
             finally:
                 fcntl.flock(self._state, fcntl.LOCK_UN)
 
-    def known_times(self) -> Times:
+    def known_times(self) -> RequestTimes:
         """Return the stored times."""
         content = os.pread(self._state, _TIMES.size, 0)
         if len(content) < _TIMES.size:
-            return Times()
-        farthest = self.now() + _FARTHEST_S
-        return Times(*(at if at < farthest else 0.0 for at in _TIMES.unpack(content)))
+            return RequestTimes()
+        farthest = self.now() + _MAX_AHEAD_S
+        return RequestTimes(*(at if at < farthest else 0.0 for at in _TIMES.unpack(content)))
 
     def now(self) -> float:
         """Return the time by the clock that all processes share, also across a restart of the machine (seconds since
         the epoch)."""
         return time.time()
 
-    def _free(self, slots: int, caller: object) -> int | None:
+    def _try_take_slot(self, slots: int, caller: object) -> int | None:
         """Return a slot if `caller` is at the head, or no call is, and a slot is free."""
         with self._lock:
             self._after_fork()
             if self._head is None:
-                if not _locked(self._queue):
+                if not _try_lock(self._queue):
                     return None
                 self._head = caller
             elif self._head is not caller:
                 return None
             for slot in range(slots):
-                if slot not in self._held and self._hold(slot):
+                if slot not in self._held and self._try_lock_slot(slot):
                     return slot
             return None
 
-    def _hold(self, slot: int) -> bool:
-        if locked := _locked(self._file(_slot_file(slot))):
+    def _try_lock_slot(self, slot: int) -> bool:
+        if locked := _try_lock(self._open_file(_slot_file(slot))):
             self._held.add(slot)
         return locked
 
-    def _step_back(self, caller: object) -> None:
+    def _leave_head(self, caller: object) -> None:
         with self._lock:
             if self._head is caller:
                 self._head = None
@@ -127,9 +127,9 @@ class MachineLimits:
 
     def _open_files(self) -> None:
         self._pid = os.getpid()
-        self._queue, self._state = self._file("queue"), self._file("times")
+        self._queue, self._state = self._open_file("queue"), self._open_file("times")
 
-    def _file(self, name: str) -> int:
+    def _open_file(self, name: str) -> int:
         if (file := self._files.get(name)) is None:
             file = self._files[name] = os.open(self._folder / name, os.O_RDWR | os.O_CREAT, 0o644)
         return file
@@ -137,12 +137,12 @@ class MachineLimits:
     def _after_fork(self) -> None:
         """Open new files in a child process, because it shares its parent's open files and their locks."""
         if self._pid != os.getpid():
-            _close(self._files)
+            _close_files(self._files)
             self._held, self._head = set(), None
             self._open_files()
 
 
-def machine_limits(folder: Path, worker: Worker) -> MachineLimits:
+def open_machine_limits(folder: Path, worker: Worker) -> MachineLimits:
     """Return the limits of `worker` (by name, model and endpoint) that all processes with the same `folder` share."""
     place = digest([worker.name, worker.model, worker.api_base])
     return MachineLimits(folder / f"{re.sub(r'[^-.A-Za-z0-9]', '_', worker.name)}-{place}")
@@ -152,12 +152,12 @@ def _slot_file(slot: int) -> str:
     return f"slot-{slot:03}"
 
 
-def _close(files: dict[str, int]) -> None:
+def _close_files(files: dict[str, int]) -> None:
     while files:
         os.close(files.popitem()[1])
 
 
-def _locked(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ops.config import Worker
-from ops.core.errors import causes
-from ops.workers.reply_body import Body
+from ops.core.errors import iterate_causes
+from ops.workers.reply_body import ReplyBody
 
-_KNOWN_BY_NOBODY = (18, 19, 20, 21)
+_UNTRUSTED_CODES = (18, 19, 20, 21)
 """OpenSSL's codes of a certificate that signs itself, or whose authority is unknown (X509_V_ERR_…)."""
 _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
@@ -27,90 +27,94 @@ _HTML = re.compile(r"\s*(?:<!doctype html|<html|<head|<body|<\?xml|<!--)", re.IG
 _SHOWN_KEYS = 5
 
 
-class Fault(NamedTuple):
+class NetworkFault(NamedTuple):
     """What broke a call, and what to do."""
 
     what: str
     remedy: str
-    unbilled: bool = False
+    is_unbilled: bool = False
     """No provider can have worked on it."""
 
 
-def network_fault(error: BaseException, worker: Worker, body: Body) -> Fault | None:
+def find_network_fault(error: BaseException, worker: Worker, body: ReplyBody) -> NetworkFault | None:
     """Return what broke the call; None if the provider answered, with an error or not."""
     import aiohttp
     import httpx
 
-    chain = list(causes(error))
-    place = _place(chain, worker)
+    chain = list(iterate_causes(error))
+    place = _find_host(chain, worker)
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):  # not aiohttp's own
-            return _certificate(cause, place)
+            return _certificate_fault(cause, place)
     for cause in chain:
         if isinstance(cause, (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)):
-            return _proxy(f"the proxy at {place} cannot be reached")
+            return _proxy_fault(f"the proxy at {place} cannot be reached")
         if isinstance(cause, httpx.HTTPStatusError):
-            return _of_status(cause.response, worker)
+            return _find_status_fault(cause.response, worker)
         if isinstance(cause, ssl.SSLError) and hasattr(cause, "reason"):
-            return _tls(cause, place)
+            return _tls_fault(cause, place)
         if isinstance(cause, (socket.gaierror, aiohttp.ClientConnectorDNSError)):
-            return Fault(
+            return NetworkFault(
                 f"no host is found under the name {place.rpartition(':')[0]}",
                 "Correct the host in api_base, or check this machine's network and DNS",
-                unbilled=True,
+                is_unbilled=True,
             )
         if isinstance(cause, ConnectionRefusedError):
-            return Fault(f"nothing listens at {place}", "Start the server, or correct api_base", unbilled=True)
+            return NetworkFault(
+                f"nothing listens at {place}", "Start the server, or correct api_base", is_unbilled=True
+            )
         if isinstance(cause, OSError) and cause.errno in _NO_ROUTE:
-            return Fault(
-                f"there is no route to {place}", "Check this machine's network, VPN and firewall", unbilled=True
+            return NetworkFault(
+                f"there is no route to {place}", "Check this machine's network, VPN and firewall", is_unbilled=True
             )
         if isinstance(cause, (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout)):
-            return Fault(
+            return NetworkFault(
                 f"no connection to {place} within {min(worker.connect_timeout_s, worker.timeout_s):g} s",
                 "Check host, port and firewall, and that api_base begins with https:// only if the server speaks TLS; "
                 "raise connect_timeout_s for a slow network",
-                unbilled=True,
+                is_unbilled=True,
             )
         if isinstance(cause, httpx.TooManyRedirects | aiohttp.TooManyRedirects):
-            return Fault(f"{place} redirects in a circle", "Write the address of the API in api_base", unbilled=True)
-    return _broken_off(chain, worker, place) or _no_answer(chain, body, place)
+            return NetworkFault(
+                f"{place} redirects in a circle", "Write the address of the API in api_base", is_unbilled=True
+            )
+    return _find_connection_fault(chain, worker, place) or _find_body_fault(chain, body, place)
 
 
-def _broken_off(chain: list[BaseException], worker: Worker, place: str) -> Fault | None:
+def _find_connection_fault(chain: list[BaseException], worker: Worker, place: str) -> NetworkFault | None:
     import aiohttp
     import httpx
     from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError
 
     for cause in chain:
         if isinstance(cause, BadStatusLine | HttpProcessingError) and not isinstance(cause, aiohttp.ClientPayloadError):
-            return Fault(
+            return NetworkFault(
                 f"what answers at {place} does not speak HTTP",
                 "Correct the port in api_base; if the server speaks TLS, write https://",
-                unbilled=True,
+                is_unbilled=True,
             )
         if isinstance(cause, ConnectionResetError | BrokenPipeError | ConnectionAbortedError):
-            return Fault(
+            return NetworkFault(
                 f"{place} reset the connection",
                 "If every call ends so, read the server's log, and write https:// in api_base if it speaks TLS",
             )
         if isinstance(cause, aiohttp.ServerDisconnectedError | httpx.RemoteProtocolError):
-            return Fault(
+            return NetworkFault(
                 f"{place} closed the connection without an answer", "If every call ends so, read the server's log"
             )
         if isinstance(cause, aiohttp.ClientPayloadError):
-            return Fault(
+            return NetworkFault(
                 "the reply broke off or was too long to be one", "If every call ends so, read the server's log"
             )
         if isinstance(cause, TimeoutError | httpx.TimeoutException):
-            return Fault(
+            return NetworkFault(
                 f"no answer within {worker.timeout_s:g} s",
                 "Raise timeout_s, or lower concurrency or max_tokens",
             )
     return None
 
 
-def _place(chain: list[BaseException], worker: Worker) -> str:
+def _find_host(chain: list[BaseException], worker: Worker) -> str:
     """Return "HOST:PORT" where it broke."""
     for cause in chain:
         host, port = getattr(cause, "host", None), getattr(cause, "port", None)
@@ -125,65 +129,69 @@ def _place(chain: list[BaseException], worker: Worker) -> str:
     return f"the provider of {worker.model}"
 
 
-def _certificate(error: ssl.SSLCertVerificationError, place: str) -> Fault:
+def _certificate_fault(error: ssl.SSLCertVerificationError, place: str) -> NetworkFault:
     code = error.verify_code
     if code in (_OTHER_NAME, _OTHER_ADDRESS):
-        return Fault(
+        return NetworkFault(
             f"the certificate of {place} is made out to another name",
             "Write the host in api_base that the certificate names, or have one made out to this host",
-            unbilled=True,
+            is_unbilled=True,
         )
     if code in (_EXPIRED, _NOT_YET):
-        return Fault(
+        return NetworkFault(
             f"the certificate of {place} {'has expired' if code == _EXPIRED else 'is not valid yet'}",
             "Renew it, or set this machine's clock",
-            unbilled=True,
+            is_unbilled=True,
         )
-    why = "is signed by an authority that this machine does not know" if code in _KNOWN_BY_NOBODY else "is not valid"
-    return Fault(
+    why = "is signed by an authority that this machine does not know" if code in _UNTRUSTED_CODES else "is not valid"
+    return NetworkFault(
         f"the certificate of {place} {why} ({error.verify_message})",
         "If it is your own, start the command with SSL_CERT_FILE set to a file with the authority's certificate",
-        unbilled=True,
+        is_unbilled=True,
     )
 
 
-def _tls(error: ssl.SSLError, place: str) -> Fault:
+def _tls_fault(error: ssl.SSLError, place: str) -> NetworkFault:
     reason = error.reason or ""
     if reason in _PLAIN:
-        return Fault(f"{place} does not speak TLS", "Write http:// in api_base, or correct its port", unbilled=True)
-    return Fault(
+        return NetworkFault(
+            f"{place} does not speak TLS", "Write http:// in api_base, or correct its port", is_unbilled=True
+        )
+    return NetworkFault(
         f"no TLS connection with {place} ({reason or 'handshake failed'})",
         "Check that host and port in api_base are those of an HTTPS server",
-        unbilled=True,
+        is_unbilled=True,
     )
 
 
-def _proxy(what: str) -> Fault:
-    return Fault(
-        what, "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and the account that the proxy asks for", unbilled=True
+def _proxy_fault(what: str) -> NetworkFault:
+    return NetworkFault(
+        what, "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and the account that the proxy asks for", is_unbilled=True
     )
 
 
-def _of_status(response: object, worker: Worker) -> Fault | None:
+def _find_status_fault(response: object, worker: Worker) -> NetworkFault | None:
     """Return the fault of an error status that does not come from the provider's API."""
     status, headers = getattr(response, "status_code", 0), getattr(response, "headers", {})
     if status == 407:
-        return _proxy("the proxy asks for an account (407)")
+        return _proxy_fault("the proxy asks for an account (407)")
     if 300 <= status < 400:
         host = urlsplit(str(headers.get("location") or "")).hostname
-        return Fault(
+        return NetworkFault(
             f"the address redirects{f' to {host}' if host else ''} ({status})",
             "Write the address of the API itself in api_base",
-            unbilled=True,
+            is_unbilled=True,
         )
     if status == 400 and worker.api_base and worker.api_base.startswith("http:"):
         text = str(getattr(response, "text", ""))[:2000] if getattr(response, "is_closed", False) else ""
         if re.search(r"plain HTTP request was sent to HTTPS port|client sent an HTTP request to an HTTPS", text, re.I):
-            return Fault("the server at api_base speaks TLS (400)", "Write https:// in api_base", unbilled=True)
+            return NetworkFault(
+                "the server at api_base speaks TLS (400)", "Write https:// in api_base", is_unbilled=True
+            )
     return None
 
 
-def _no_answer(chain: list[BaseException], body: Body, place: str) -> Fault | None:
+def _find_body_fault(chain: list[BaseException], body: ReplyBody, place: str) -> NetworkFault | None:
     """Return what a body is that was sent with status 200 and could not be read as an answer."""
     received = body.text
     if not received and body.content is None:
@@ -194,22 +202,22 @@ def _no_answer(chain: list[BaseException], body: Body, place: str) -> Fault | No
         received = texts[0]
     api = "api_base must be the address of the API, for example https://HOST/v1"
     if _HTML.match(received):
-        return Fault(
+        return NetworkFault(
             f"{place} sends an HTML page with status 200",
             f"{api}; a proxy or a page to sign in may stand before it",
-            unbilled=True,
+            is_unbilled=True,
         )
     if not received.strip() and body.content is None:
-        return Fault(f"{place} sends an empty body with status 200", api)
+        return NetworkFault(f"{place} sends an empty body with status 200", api)
     content = body.read()
     if content is None and received.lstrip().startswith(("{", "[")):
-        return Fault(f"{place} sends JSON that breaks off", "If every call ends so, read the server's log")
+        return NetworkFault(f"{place} sends JSON that breaks off", "If every call ends so, read the server's log")
     if content is None:
-        return Fault(f"{place} sends text that is no JSON with status 200", api)
+        return NetworkFault(f"{place} sends text that is no JSON with status 200", api)
     if isinstance(content, dict) and content.get("error"):
         return None  # an error in the provider's words
     keys = ", ".join(sorted(str(key) for key in content)[:_SHOWN_KEYS]) if isinstance(content, dict) else ""
     shape = f"with {keys}" if keys else "without fields"
-    return Fault(
+    return NetworkFault(
         f"{place} sends JSON of another form with status 200 ({shape})", f"{api} that the model's prefix names"
     )

@@ -12,15 +12,15 @@ import yaml
 from ops.config import Pool, Price, Worker, pool_file
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
-from ops.workers.providers import litellm, price_of
-from ops.workers.unsent import unsent
+from ops.workers.providers import find_price, import_litellm
+from ops.workers.unsent import find_unsent_settings
 
-_UNSAID = {"temperature": None}
+_OMITTED_VALUES = {"temperature": None}
 """Settings with a default that some models refuse → the value that sends nothing."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def new_pool(config: Path, name: str, models: Sequence[str], api_base: str | None, price: Price | None) -> Pool:
+def create_pool(config: Path, name: str, models: Sequence[str], api_base: str | None, price: Price | None) -> Pool:
     """Write `config/pools/NAME.yaml` with one worker per model, and return the pool.
 
     `price`: of models that LiteLLM has no price for. A setting that a model refuses is left out. Raises `ConfigError`
@@ -29,23 +29,23 @@ def new_pool(config: Path, name: str, models: Sequence[str], api_base: str | Non
     file = pool_file(config, name)
     if file.exists():
         raise ConfigError(file, "", "exists", "Choose another name, or edit it")
-    workers = [_worker(file, model, api_base, price) for model in models]
+    workers = [_make_worker(file, model, api_base, price) for model in models]
     pool = Pool(name=name, workers=tuple(workers))
-    values = {"name": name, "workers": [_said(worker) for worker in workers]}
+    values = {"name": name, "workers": [_non_default_fields(worker) for worker in workers]}
     write_text(file, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
     return pool
 
 
-def _worker(file: Path, model: str, api_base: str | None, price: Price | None) -> Worker:
+def _make_worker(file: Path, model: str, api_base: str | None, price: Price | None) -> Worker:
     name = _NO_NAME.sub("-", model.rpartition("/")[2]).strip("-.") or "worker"
     worker = Worker(name=name, model=model, api_base=api_base, api_key_env=_key_variable(file, model, api_base))
-    for error in unsent(worker.model_copy(update={"price": price}), file):
+    for error in find_unsent_settings(worker.model_copy(update={"price": price}), file):
         field = error.field.rpartition(".")[2]
-        if field not in _UNSAID:
+        if field not in _OMITTED_VALUES:
             raise error
-        worker = worker.model_copy(update={field: _UNSAID[field]})
+        worker = worker.model_copy(update={field: _OMITTED_VALUES[field]})
     try:
-        price_of(worker, file)
+        find_price(worker, file)
     except ConfigError as error:
         if price is None:
             raise ConfigError(file, error.field, error.problem, "Give it with --price INPUT/OUTPUT") from None
@@ -55,7 +55,7 @@ def _worker(file: Path, model: str, api_base: str | None, price: Price | None) -
 
 def _key_variable(file: Path, model: str, api_base: str | None) -> str | None:
     """Return the environment variable of the provider's key; None for a server of one's own. Raises `ConfigError`."""
-    library = litellm()
+    library = import_litellm()
     try:
         provider = str(library.get_llm_provider(model)[1])
     except library.exceptions.BadRequestError:
@@ -66,6 +66,6 @@ def _key_variable(file: Path, model: str, api_base: str | None) -> str | None:
     return variable if api_base is None and (variable in wanted or variable in os.environ) else None
 
 
-def _said(worker: Worker) -> dict[str, object]:
+def _non_default_fields(worker: Worker) -> dict[str, object]:
     """Return the fields that differ from their defaults, in their order."""
     return worker.model_dump(mode="json", exclude_defaults=True)

@@ -16,16 +16,16 @@ from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.providers import is_remote, most_tokens, price_of, request_settings
-from ops.workers.replies import why_no_text
-from ops.workers.unsent import unsent
+from ops.workers.providers import find_price, is_remote, max_prompt_tokens, request_settings
+from ops.workers.replies import explain_missing_text
+from ops.workers.unsent import find_unsent_settings
 
 QUESTION: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
-SAID_CHARS = 60
+SHOWN_CHARS = 60
 """Characters of a response that are shown."""
 
 
-class Pinged(NamedTuple):
+class PingResult(NamedTuple):
     """The result of one worker's call."""
 
     worker: str
@@ -38,30 +38,30 @@ class Pinged(NamedTuple):
     remedy: str = ""
 
 
-def most_usd(pool: Pool, file: Path | str) -> float:
+def max_ping_usd(pool: Pool, file: Path | str) -> float:
     """What pinging the pool costs at most (USD). Workers with a wrong setting are not called, and embedded ones cost
     nothing."""
-    called = (worker for worker in pool.workers if is_remote(worker) and _wrong(worker, file) is None)
+    called = (worker for worker in pool.workers if is_remote(worker) and _find_wrong_setting(worker, file) is None)
     return sum(_worst_usd(worker, file) for worker in called)
 
 
-def ping(pool: Pool, file: Path | str, cache: ResponseCache, ledger: Ledger) -> list[Pinged]:
+def ping_pool(pool: Pool, file: Path | str, cache: ResponseCache, ledger: Ledger) -> list[PingResult]:
     """Call every worker once, without another attempt, all at the same time; nothing comes from the cache.
 
     The calls are booked in the ledger as the run `ping-POOL`. No failure of a worker is raised.
     """
-    run, called = f"ping-{pool.name}", [worker for worker in pool.workers if _wrong(worker, file) is None]
-    account = Account(run, "ping", ledger.spent(run) + sum(_worst_usd(worker, file) for worker in called))
-    client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.AGAIN)
+    run, called = f"ping-{pool.name}", [worker for worker in pool.workers if _find_wrong_setting(worker, file) is None]
+    account = Account(run, "ping", ledger.total_usd(run) + sum(_worst_usd(worker, file) for worker in called))
+    client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.REPEATED)
 
-    async def every() -> list[Pinged]:
-        return list(await asyncio.gather(*(_ping(worker, file, client, sample) for worker in pool.workers)))
+    async def every() -> list[PingResult]:
+        return list(await asyncio.gather(*(_ping_worker(worker, file, client, sample) for worker in pool.workers)))
 
     return run_async(every())
 
 
-async def _ping(worker: Worker, file: Path | str, client: WorkerClient, sample: Sample) -> Pinged:
-    error: PodiumError | None = _wrong(worker, file)
+async def _ping_worker(worker: Worker, file: Path | str, client: WorkerClient, sample: Sample) -> PingResult:
+    error: PodiumError | None = _find_wrong_setting(worker, file)
     if error is None:
         try:
             once = worker.model_copy(update={"retries": 0})
@@ -72,31 +72,31 @@ async def _ping(worker: Worker, file: Path | str, client: WorkerClient, sample: 
             said = " ".join(response.text.split())
             remedy = ""
             if response.is_blank:
-                said, remedy = why_no_text(worker, response)
-            return Pinged(
+                said, remedy = explain_missing_text(worker, response)
+            return PingResult(
                 worker.name, worker.model, not response.is_blank, response.latency_s, response.cost_usd,
-                said[:SAID_CHARS] if not response.is_blank else said, remedy,
+                said[:SHOWN_CHARS] if not response.is_blank else said, remedy,
             )  # fmt: skip
-    problem, remedy = _told(error, worker)
-    return Pinged(worker.name, worker.model, False, 0.0, 0.0, problem, remedy)
+    problem, remedy = _describe_failure(error, worker)
+    return PingResult(worker.name, worker.model, False, 0.0, 0.0, problem, remedy)
 
 
-def _wrong(worker: Worker, file: Path | str) -> ConfigError | None:
+def _find_wrong_setting(worker: Worker, file: Path | str) -> ConfigError | None:
     """The first setting that cannot be used, found without a call."""
     try:
         request_settings(worker, file)
-        price_of(worker, file)
+        find_price(worker, file)
     except ConfigError as error:
         return error
-    found: Sequence[ConfigError] = unsent(worker, file)
+    found: Sequence[ConfigError] = find_unsent_settings(worker, file)
     return found[0] if found else None
 
 
 def _worst_usd(worker: Worker, file: Path | str) -> float:
-    return price_of(worker, file).most_usd(most_tokens(QUESTION), worker.max_tokens, worker.service_tier)
+    return find_price(worker, file).compute_max_usd(max_prompt_tokens(QUESTION), worker.max_tokens, worker.service_tier)
 
 
-def _told(error: PodiumError, worker: Worker) -> tuple[str, str]:
+def _describe_failure(error: PodiumError, worker: Worker) -> tuple[str, str]:
     """What went wrong and what to do, each in a sentence."""
     if isinstance(error, AccountError):
         return error.problem, error.remedy

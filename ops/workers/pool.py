@@ -46,15 +46,17 @@ class PoolDifference:
             return "no difference"
         lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
         for name, fields in self.changed.items():
-            what = ", ".join(f"{key}: {_shown(c.old)} → {_shown(c.new)}" for key, c in fields.items())
+            what = ", ".join(f"{key}: {_format_value(c.old)} → {_format_value(c.new)}" for key, c in fields.items())
             lines.append(f"~ {name}: {what}")
         return "\n".join(lines)
 
 
-def difference(old: Pool, new: Pool) -> PoolDifference:
+def compare_pools(old: Pool, new: Pool) -> PoolDifference:
     """Return what must be done to `old` to get `new`, worker by worker; their order does not matter."""
     before, after = ({worker.name: worker for worker in pool.workers} for pool in (old, new))
-    changed = {name: fields for name in before if name in after and (fields := _changes(before[name], after[name]))}
+    changed = {
+        name: fields for name in before if name in after and (fields := _find_changes(before[name], after[name]))
+    }
     answers = tuple(name for name in changed if before[name].identity != after[name].identity)
     return PoolDifference(
         added=tuple(name for name in after if name not in before),
@@ -65,19 +67,19 @@ def difference(old: Pool, new: Pool) -> PoolDifference:
     )
 
 
-def _changes(old: Worker, new: Worker) -> dict[str, SettingChange]:
+def _find_changes(old: Worker, new: Worker) -> dict[str, SettingChange]:
     before, after = old.model_dump(), new.model_dump()
     return {key: SettingChange(before[key], after[key]) for key in before if before[key] != after[key]}
 
 
-def _prices(price: Price) -> list[str]:
+def _format_price(price: Price) -> list[str]:
     return [str(price), *(f"{rates} from {rates.since}" for rates in price.later)]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         if value.keys() >= {"input", "output"}:
-            return f"{', '.join(_prices(Price(**value)))} USD per million tokens"
+            return f"{', '.join(_format_price(Price(**value)))} USD per million tokens"
         return json.dumps(value, ensure_ascii=False) if value else "none"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
@@ -86,16 +88,16 @@ def _shown(value: Any) -> str:
     return "none" if value is None else repr(value)
 
 
-HEAD = ("worker", "model", "sampling", "tokens", "USD per million", "limits", "tags")
-"""Columns of `pool_rows`."""
+POOL_TABLE_HEAD = ("worker", "model", "sampling", "tokens", "USD per million", "limits", "tags")
+"""Columns of `build_pool_table`."""
 
 
-def pool_rows(pool: Pool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def build_pool_table(pool: Pool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return a table of the pool: its head, and one row of texts per worker."""
-    return HEAD, [_row(worker) for worker in pool.workers]
+    return POOL_TABLE_HEAD, [_worker_row(worker) for worker in pool.workers]
 
 
-def _row(worker: Worker) -> tuple[str, ...]:
+def _worker_row(worker: Worker) -> tuple[str, ...]:
     sampling = {
         "temperature": worker.temperature, "top-p": worker.top_p, "top-k": worker.top_k,
         "presence": worker.presence_penalty,
@@ -106,27 +108,28 @@ def _row(worker: Worker) -> tuple[str, ...]:
         "requests/min": worker.requests_per_minute,
         "tokens/min": worker.tokens_per_minute,
     }
-    price = ", ".join(_prices(worker.price)) if worker.price else "LiteLLM's"
+    price = ", ".join(_format_price(worker.price)) if worker.price else "LiteLLM's"
     tags = [*worker.tags, *([f"retired {worker.retired}"] if worker.retired else [])]
     return (
-        worker.name, worker.model, _listed(sampling), _listed(tokens), price, _listed(limits), ", ".join(tags),
+        worker.name, worker.model, _format_facts(sampling), _format_facts(tokens), price, _format_facts(limits),
+        ", ".join(tags),
     )  # fmt: skip
 
 
-def _listed(facts: Mapping[str, object]) -> str:
+def _format_facts(facts: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}".strip() for name, value in facts.items() if value is not None) or "none"
 
 
-def at_prices(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:
+def reprice_responses(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:
     """Return the rows at the pool's prices.
 
     A worker that the pool lacks, or that LiteLLM's own table prices, keeps the recorded cost.
     """
     prices = {worker.name: worker.price for worker in pool.workers}
-    return [_at(row, prices.get(row.worker)) for row in rows]
+    return [_reprice_row(row, prices.get(row.worker)) for row in rows]
 
 
-def _at(row: ResponseRow, price: Price | None) -> ResponseRow:
+def _reprice_row(row: ResponseRow, price: Price | None) -> ResponseRow:
     if price is None:
         return row
-    return replace(row, response=replace(row.response, cost_usd=price.usd(row.response.usage)))
+    return replace(row, response=replace(row.response, cost_usd=price.compute_usd(row.response.usage)))

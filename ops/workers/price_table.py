@@ -18,41 +18,41 @@ _KEYS = {
 """Rate → LiteLLM's key. A tier's key has a suffix: `_above_200k_tokens`, `_priority`, or the first and then the second.
 """
 _TIER_KEY = re.compile(rf"({'|'.join(_KEYS.values())})(?:_above_(\d+)(k?)_tokens)?(?:_([a-z]+))?")
-_BATCHES = "batches"
+_BATCH_SUFFIX = "batches"
 """The suffix of prices for calls that wait in a batch, which no call here does."""
 _AT_THE_THRESHOLD = ("xai",)
 """Providers whose higher tier begins at the threshold; that of the others begins above it."""
 
 
-def price_in_table(entry: Mapping[str, Any], provider: str) -> Price | None:
+def read_price(entry: Mapping[str, Any], provider: str) -> Price | None:
     """Return the price in a model's entry; None if it states none.
 
     Discounts by the time of day and surcharges by the place of processing are left out.
     """
     if entry.get("tiered_pricing"):
-        first, *longer = [_rates(part, entry) for part in entry["tiered_pricing"]]
+        first, *longer = [_read_rates(part, entry) for part in entry["tiered_pricing"]]
         limits = [int(part["range"][0]) for part in entry["tiered_pricing"][1:]]
         tiers = [RatesOfTier(above_prompt_tokens=limit, **rates) for limit, rates in zip(limits, longer, strict=True)]
         return Price(**first, tiers=tuple(tiers))
     if entry.get(_KEYS["input"]) is None or entry.get(_KEYS["output"]) is None:
         return None
     found = [match for name, value in entry.items() if value is not None and (match := _TIER_KEY.fullmatch(name))]
-    services = dict.fromkeys(match[4] or "" for match in found if match[4] != _BATCHES)
+    services = dict.fromkeys(match[4] or "" for match in found if match[4] != _BATCH_SUFFIX)
     lengths = sorted({(int(match[2]) * (1000 if match[3] else 1), f"_above_{match[2]}{match[3]}_tokens")
                       for match in found if match[2]})  # fmt: skip
     tiers = []
     for service in services:
-        rates = _at(entry, {}, "", service)
+        rates = _read_tier(entry, {}, "", service)
         if service:
             tiers.append(RatesOfTier(service_tier=service, **rates))
         for threshold, suffix in lengths:
-            rates = _at(entry, rates, suffix, service)
+            rates = _read_tier(entry, rates, suffix, service)
             limit = threshold - 1 if provider in _AT_THE_THRESHOLD else threshold
             tiers.append(RatesOfTier(above_prompt_tokens=limit, service_tier=service or None, **rates))
-    return Price(**_at(entry, {}, "", ""), tiers=tuple(tiers))
+    return Price(**_read_tier(entry, {}, "", ""), tiers=tuple(tiers))
 
 
-def _at(entry: Mapping[str, Any], shorter: Mapping[str, Any], length: str, service: str) -> dict[str, Any]:
+def _read_tier(entry: Mapping[str, Any], shorter: Mapping[str, Any], length: str, service: str) -> dict[str, Any]:
     """Return the rates of one tier; `shorter`: those of the tier for shorter prompts at the same service tier.
 
     A rate that the table does not state for the tier is the higher one of the standard tier's for this length and the
@@ -70,16 +70,16 @@ def _at(entry: Mapping[str, Any], shorter: Mapping[str, Any], length: str, servi
     own_output, own_reasoning = (entry.get(f"{_KEYS[name]}_{service}") for name in ("output", "reasoning"))
     if service and own_output is not None and own_reasoning is None:
         rates["reasoning"] = None  # a service tier with a rate of its own for output bills reasoning at that
-    return _without_free_writes(rates)
+    return _drop_free_writes(rates)
 
 
-def _rates(part: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+def _read_rates(part: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rates of one entry of `tiered_pricing`."""
     stated = {name: part.get(key) for name, key in _KEYS.items()}
     stated["output"] = entry.get(_KEYS["output"], 0.0) if stated["output"] is None else stated["output"]
-    return _without_free_writes({name: None if rate is None else float(rate) * 1e6 for name, rate in stated.items()})
+    return _drop_free_writes({name: None if rate is None else float(rate) * 1e6 for name, rate in stated.items()})
 
 
-def _without_free_writes(rates: dict[str, Any]) -> dict[str, Any]:
+def _drop_free_writes(rates: dict[str, Any]) -> dict[str, Any]:
     # Some entries state 0 for a provider that bills what it writes to its cache as input.
     return rates | {"cache_write": rates["cache_write"] or None}

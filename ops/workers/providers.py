@@ -15,8 +15,8 @@ from ops.config import Price, Worker
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
 from ops.core.messages import Message
-from ops.core.registry import PROVIDERS, is_plugin, plugin_of
-from ops.workers.price_table import price_in_table
+from ops.core.registry import PROVIDERS, find_plugin, is_plugin
+from ops.workers.price_table import read_price
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
 """Loggers that write prompts, headers or URLs with keys at DEBUG and INFO."""
@@ -34,7 +34,7 @@ _TOKENS_PER_MESSAGE = 16
 
 
 @cache
-def litellm() -> Any:
+def import_litellm() -> Any:
     """Return LiteLLM, imported at first use: local price table, no telemetry, nothing printed or logged."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # otherwise the import downloads prices
     module: Any = importlib.import_module("litellm")
@@ -47,9 +47,9 @@ def litellm() -> Any:
         for name, provider in PROVIDERS.items()
         if provider.handler is not None
     ]
-    from ops.workers.litellm_private import body_keeper  # it imports this module
+    from ops.workers.litellm_private import make_body_callback  # it imports this module
 
-    module.input_callback = [*module.input_callback, body_keeper()]
+    module.input_callback = [*module.input_callback, make_body_callback()]
     return module
 
 
@@ -66,7 +66,7 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
     Raises `ConfigError` when the key's variable holds no key, the model names no provider, or a setting would not
     reach it.
     """
-    provider = _provider(worker, file)
+    provider = _find_provider(worker, file)
     if worker.extra_body and _NESTS_EXTRA_BODY.match(worker.model):
         raise ConfigError(
             file, f"workers.{worker.name}.extra_body", f"does not reach {provider}: LiteLLM sends it as one field "
@@ -84,17 +84,17 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
         "reasoning_effort": worker.reasoning_effort,
         "extra_body": worker.extra_body or None,
         "extra_headers": worker.extra_headers,
-        "api_key": _key(worker, provider, file),
+        "api_key": _read_key(worker, provider, file),
     }
     settings |= {name: value for name, value in optional.items() if value is not None}
-    settings |= _of_provider(worker, provider, file)
+    settings |= _provider_settings(worker, provider, file)
     # Anthropic thinks only when asked to and takes no budget of 0.
     if worker.thinking_budget is not None and not (provider == "anthropic" and worker.thinking_budget == 0):
         settings["thinking"] = {"type": "enabled", "budget_tokens": worker.thinking_budget}
     return settings
 
 
-def _of_provider(worker: Worker, provider: str, file: Path | str) -> dict[str, str]:
+def _provider_settings(worker: Worker, provider: str, file: Path | str) -> dict[str, str]:
     """The settings that some providers take, by LiteLLM's names. Raises `ConfigError` for one that this one ignores."""
     settings = {}
     for name, names in _NAMES.items():
@@ -121,16 +121,16 @@ def is_remote(worker: Worker) -> bool:
     return not is_plugin(worker.model)
 
 
-def _provider(worker: Worker, file: Path | str) -> str:
+def _find_provider(worker: Worker, file: Path | str) -> str:
     prefix, _, name = worker.model.partition("/")
-    if (own := plugin_of(worker.model)) is not None:
+    if (own := find_plugin(worker.model)) is not None:
         if name not in own.NAMES:
             raise ConfigError(
                 file, f"workers.{worker.name}.model", f"{worker.model!r} is not an embedded worker",
                 f"Take one of {', '.join(f'{prefix}/{known}' for known in own.NAMES)}",
             )  # fmt: skip
         return prefix
-    library = litellm()
+    library = import_litellm()
     if any(worker.model.startswith(item["provider"] + "/") for item in library.custom_provider_map):
         return prefix
     try:
@@ -143,7 +143,7 @@ def _provider(worker: Worker, file: Path | str) -> str:
         ) from None  # fmt: skip
 
 
-def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
+def _read_key(worker: Worker, provider: str, file: Path | str) -> str | None:
     if worker.api_key_env is None:
         # Otherwise LiteLLM would send the environment's key for the provider to another party's endpoint.
         return "none" if worker.api_base else None
@@ -156,18 +156,18 @@ def _key(worker: Worker, provider: str, file: Path | str) -> str | None:
     )  # fmt: skip
 
 
-def price_of(worker: Worker, file: Path | str) -> Price:
+def find_price(worker: Worker, file: Path | str) -> Price:
     """Return the worker's price: the pool's, or that of LiteLLM's table.
 
     Raises `ConfigError` if neither has one.
     """
     if worker.price is not None:
         return worker.price
-    library = litellm()
-    provider = _provider(worker, file)
+    library = import_litellm()
+    provider = _find_provider(worker, file)
     bare = worker.model.removeprefix(provider + "/")
     entry = library.model_cost.get(worker.model) or library.model_cost.get(bare) or {}
-    if (price := price_in_table(entry, provider)) is not None:
+    if (price := read_price(entry, provider)) is not None:
         return price
     raise ConfigError(
         file, f"workers.{worker.name}.price",
@@ -176,6 +176,6 @@ def price_of(worker: Worker, file: Path | str) -> Price:
     )  # fmt: skip
 
 
-def most_tokens(messages: Sequence[Message]) -> int:
+def max_prompt_tokens(messages: Sequence[Message]) -> int:
     """Return an upper bound of the messages' tokens: a byte-level token holds at least one byte."""
     return sum(len(message["content"].encode(errors="replace")) + _TOKENS_PER_MESSAGE for message in messages)

@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
-from ops.workers.breaker import Breaker
+from ops.workers.breaker import CircuitBreaker
 from ops.workers.fleet import FleetLimits
-from ops.workers.machine import MachineLimits, Times
-from ops.workers.scheduling import ALONE, Speeds, Turn
+from ops.workers.machine import MachineLimits, RequestTimes
+from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Turn
 
 RECOVERY_ROUNDS = 32
 """Rounds of calls without a 429 that restore the full concurrency from one call at a time."""
-_OUTCOMES = 16
+_RECENT_OUTCOMES = 16
 """Number of recent outcomes considered, or as many as calls may be in flight."""
-_CROWDED_SHARE = 1 / 4
-LONGEST_PAUSE_S = 30.0
+_RATE_LIMIT_SHARE = 1 / 4
+MAX_PAUSE_S = 30.0
 _CHARS_PER_TOKEN = 4
 _MEMORY = 0.1
 """Weight of the newest answer's length in the estimate of the next one's."""
@@ -36,7 +36,7 @@ _MEMORY = 0.1
 class RatePacer:
     """Spends `per_minute` units evenly: each start is delayed by the units spent before it.
 
-    The caller stores the time of the next start. A wrong cost is corrected afterwards (`seconds`), so that the sum over
+    The caller stores the time of the next start. A wrong cost is corrected afterwards (`delay_s`), so that the sum over
     any minute stays within `per_minute`, except for the last call's own cost.
     """
 
@@ -46,14 +46,14 @@ class RatePacer:
     def take(self, next_start: float, cost: float, now: float) -> tuple[float, float]:
         """Spend units; return the time at which the call may start, and the earliest start of the next one."""
         start = max(next_start, now)
-        return start, start + self.seconds(cost)
+        return start, start + self.delay_s(cost)
 
-    def seconds(self, units: float) -> float:
+    def delay_s(self, units: float) -> float:
         """Return the seconds by which these units delay the next start."""
         return units * self._interval
 
 
-class Place(NamedTuple):
+class QueuePlace(NamedTuple):
     """What a call holds from `enter` to `leave`."""
 
     tokens: float
@@ -64,11 +64,11 @@ class Place(NamedTuple):
     """When it was allowed to be sent, by the queue's clock."""
 
 
-class _Waiting:
+class _WaitingCall:
     """A call that waits for a place; a cancelled one stays in the heap until its turn comes."""
 
-    def __init__(self, turn: Turn, again: bool, arrival: int) -> None:
-        self.turn, self.again, self.arrival = turn, again, arrival
+    def __init__(self, turn: Turn, is_retry: bool, arrival: int) -> None:
+        self.turn, self.is_retry, self.arrival = turn, is_retry, arrival
         self.loop = asyncio.get_running_loop()
         self.granted = self.loop.create_future()
         self.has_place = self.is_gone = False
@@ -95,54 +95,56 @@ class WorkerQueue:
         worker: Worker,
         *,
         shared: MachineLimits | FleetLimits | None = None,
-        speeds: Speeds | None = None,
+        speeds: CallDurations | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.worker = worker
-        self.breaker = Breaker(worker.breaker_failures, worker.breaker_rest_s, clock)
+        self.breaker = CircuitBreaker(worker.breaker_failures, worker.breaker_rest_s, clock)
         self._ceiling, self._allowed = worker.concurrency, float(worker.concurrency)
         self._requests = RatePacer(worker.requests_per_minute) if worker.requests_per_minute else None
         self._tokens = RatePacer(worker.tokens_per_minute) if worker.tokens_per_minute else None
         self._expected, self._answers = float(worker.max_tokens), 0
-        self._clock, self._shared, self._own_times = clock, shared, Times()
+        self._clock, self._shared, self._own_times = clock, shared, RequestTimes()
         self._now = shared.now if shared else clock
-        self._speeds = speeds or Speeds()
+        self._speeds = speeds or CallDurations()
         self._edition = self._speeds.edition
         self._busy = self._arrivals = self._queued = 0
-        self._heap: list[tuple[bool, float, int, _Waiting]] = []
+        self._heap: list[tuple[bool, float, int, _WaitingCall]] = []
         self._halved_at = 0.0
         self._row = 0
-        self._outcomes: deque[bool] = deque(maxlen=min(_OUTCOMES, worker.concurrency))
+        self._outcomes: deque[bool] = deque(maxlen=min(_RECENT_OUTCOMES, worker.concurrency))
         self._lock = threading.Lock()
 
     @property
-    def allowed(self) -> int:
+    def max_in_flight(self) -> int:
         """Return the number of calls that may be in flight now."""
         return int(self._allowed)
 
     @property
-    def waiting(self) -> int:
+    def waiting_calls(self) -> int:
         """Return the number of calls that wait for a place."""
         return self._queued
 
-    async def enter(self, call: object, prompt_chars: int, turn: Turn = ALONE, *, again: bool = False) -> Place:
+    async def enter(
+        self, call: object, prompt_chars: int, turn: Turn = INDEPENDENT_CALL, *, is_retry: bool = False
+    ) -> QueuePlace:
         """Wait until `call` may be sent. `leave` must follow; a cancelled wait changes nothing.
 
-        `again`: the call is repeated after a failure. Raises `WorkerUnreachable` while the circuit is open.
+        `is_retry`: the call is repeated after a failure. Raises `WorkerUnreachable` while the circuit is open.
         """
         with turn.waiting():
-            if (waiting := self._join(turn, again)) is not None:
-                await self._granted(waiting)
+            if (waiting := self._join(turn, is_retry)) is not None:
+                await self._wait_until_granted(waiting)
             slot = None
             try:
                 if self._shared is not None:
-                    slot = await self._shared.take(self._ceiling)
-                place = Place(await self._paced(prompt_chars), slot, self._clock())
+                    slot = await self._shared.take_slot(self._ceiling)
+                place = QueuePlace(await self._wait_for_pace(prompt_chars), slot, self._clock())
             except BaseException:
-                self._give(slot)
+                self._release_slot(slot)
                 self._free_place()
                 raise
-        if rest_s := self.breaker.rest_s(call):  # asked here because the wait may have been long
+        if rest_s := self.breaker.seconds_to_wait(call):  # asked here because the wait may have been long
             self.leave(place, 0)
             worker = self.worker
             raise WorkerUnreachable(
@@ -151,18 +153,18 @@ class WorkerQueue:
             )
         return place
 
-    def leave(self, place: Place, used: int) -> None:
+    def leave(self, place: QueuePlace, used: int) -> None:
         """Record the end of the call and the tokens that it used."""
         if self._tokens is not None:
-            self._correct(used - place.tokens)
-        self._give(place.slot)
+            self._correct_spending(used - place.tokens)
+        self._release_slot(place.slot)
         self._free_place()
 
-    def answered(self, place: Place, completion_tokens: int) -> None:
+    def record_answer(self, place: QueuePlace, completion_tokens: int) -> None:
         """Record a successful call: slightly more may be in flight, and its duration and length update the
         estimates."""
         with self._lock:
-            self._speeds.learn(self.worker, self._clock() - place.began)
+            self._speeds.record(self.worker, self._clock() - place.began)
             self._row = 0
             self._outcomes.append(False)
             self._answers += 1
@@ -174,28 +176,28 @@ class WorkerQueue:
         if narrowed:
             self._wake()
 
-    def crowded(self, sent_at: float, retry_after_s: float | None, pause_s: float) -> None:
+    def record_rate_limit(self, sent_at: float, retry_after_s: float | None, pause_s: float) -> None:
         """Record a 429 for a call sent at `sent_at` (by the clock); `pause_s` is the first pause if the provider
         requests none."""
         with self._lock:
             now = self._clock()
             if sent_at >= self._halved_at:
                 self._outcomes.append(True)
-                if sum(self._outcomes) >= _CROWDED_SHARE * (self._outcomes.maxlen or 1):
+                if sum(self._outcomes) >= _RATE_LIMIT_SHARE * (self._outcomes.maxlen or 1):
                     self._halved_at = now
                     self._allowed = max(1.0, self._allowed / 2)
                     self._outcomes.clear()
                     self._row += 1
             wish = retry_after_s
             if wish is None and self._row > 1:
-                wish = min(pause_s * 2.0 ** (self._row - 2), LONGEST_PAUSE_S)
+                wish = min(pause_s * 2.0 ** (self._row - 2), MAX_PAUSE_S)
         if wish:
-            with self._times() as times:
+            with self._locked_times() as times:
                 times.not_before = max(times.not_before, self._now() + wish)
 
     # ── order ────────────────────────────────────────────────────────────────
 
-    def _join(self, turn: Turn, again: bool) -> _Waiting | None:
+    def _join(self, turn: Turn, is_retry: bool) -> _WaitingCall | None:
         """Take a free place and return None, or join the waiting calls."""
         with self._lock:
             if self._busy < int(self._allowed) and not self._queued:
@@ -203,19 +205,19 @@ class WorkerQueue:
                 return None
             self._arrivals += 1
             self._queued += 1
-            waiting = _Waiting(turn, again, self._arrivals)
+            waiting = _WaitingCall(turn, is_retry, self._arrivals)
             heapq.heappush(self._heap, self._entry(waiting))
         return waiting
 
-    def _entry(self, waiting: _Waiting) -> tuple[bool, float, int, _Waiting]:
+    def _entry(self, waiting: _WaitingCall) -> tuple[bool, float, int, _WaitingCall]:
         """Return the call as the heap orders it."""
         remaining_s = waiting.turn.remaining_s
         left_s = self._speeds.expected_s(self.worker) if remaining_s is None else remaining_s(self._speeds)
         # The newest repeated call goes first of all.
-        arrival = -waiting.arrival if waiting.again else waiting.arrival
-        return not waiting.again, 0.0 if waiting.again else -left_s, arrival, waiting
+        arrival = -waiting.arrival if waiting.is_retry else waiting.arrival
+        return not waiting.is_retry, 0.0 if waiting.is_retry else -left_s, arrival, waiting
 
-    async def _granted(self, waiting: _Waiting) -> None:
+    async def _wait_until_granted(self, waiting: _WaitingCall) -> None:
         try:
             await waiting.granted
         except BaseException:
@@ -259,28 +261,28 @@ class WorkerQueue:
 
     # ── pace ─────────────────────────────────────────────────────────────────
 
-    async def _paced(self, prompt_chars: int) -> float:
+    async def _wait_for_pace(self, prompt_chars: int) -> float:
         """Wait until the pace and the provider allow a request; return the tokens taken."""
         while True:
             while (wish := self._not_before() - self._now()) > 0:  # noqa: ASYNC110  (it may be put off again)
                 await asyncio.sleep(wish)
             if self._requests is None and self._tokens is None:
                 return 0.0
-            cost, start = self._take(prompt_chars)
+            cost, start = self._spend(prompt_chars)
             try:
                 if (rest := start - self._now()) > 0:
                     await asyncio.sleep(rest)
             except BaseException:
-                self._correct(-cost, requests=-1)
+                self._correct_spending(-cost, requests=-1)
                 raise
             if self._not_before() <= self._now():
                 return cost
-            self._correct(-cost, requests=-1)
+            self._correct_spending(-cost, requests=-1)
 
-    def _take(self, prompt_chars: int) -> tuple[float, float]:
+    def _spend(self, prompt_chars: int) -> tuple[float, float]:
         """Spend one request and the expected tokens; return those tokens and the time at which the call may start."""
         cost, start = 0.0, self._now()
-        with self._times() as times:
+        with self._locked_times() as times:
             if self._tokens is not None:
                 cost = prompt_chars / _CHARS_PER_TOKEN + self._expected
                 start, times.tokens = self._tokens.take(times.tokens, cost, start)
@@ -288,18 +290,18 @@ class WorkerQueue:
                 start, times.requests = self._requests.take(times.requests, 1, start)
         return cost, start
 
-    def _correct(self, tokens: float, *, requests: int = 0) -> None:
+    def _correct_spending(self, tokens: float, *, requests: int = 0) -> None:
         """Book tokens and requests beyond the estimate (negative: fewer)."""
-        with self._times() as times:
+        with self._locked_times() as times:
             if self._tokens is not None:
-                times.tokens += self._tokens.seconds(tokens)
+                times.tokens += self._tokens.delay_s(tokens)
             if self._requests is not None:
-                times.requests += self._requests.seconds(requests)
+                times.requests += self._requests.delay_s(requests)
 
     @contextmanager
-    def _times(self) -> Iterator[Times]:
+    def _locked_times(self) -> Iterator[RequestTimes]:
         if self._shared is not None:
-            with self._shared.times() as times:
+            with self._shared.locked_times() as times:
                 yield times
         else:
             with self._lock:
@@ -308,9 +310,9 @@ class WorkerQueue:
     def _not_before(self) -> float:
         return (self._shared.known_times() if self._shared else self._own_times).not_before
 
-    def _give(self, slot: int | None) -> None:
+    def _release_slot(self, slot: int | None) -> None:
         if self._shared is not None and slot is not None:
-            self._shared.give(slot)
+            self._shared.release_slot(slot)
 
 
 def _grant(granted: asyncio.Future[None]) -> None:

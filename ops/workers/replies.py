@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from ops.config import Price, Worker
 from ops.core.errors import ConfigError, WorkerRefused
 from ops.core.messages import Message
-from ops.core.reply_text import KNOWN_NOTATIONS, Notation, read_text, valid_text
+from ops.core.reply_text import KNOWN_NOTATIONS, Notation, parse_reply_text, replace_surrogates
 from ops.core.response import Response
 from ops.core.usage import TOKEN_PARTS, Usage
-from ops.workers.claims import is_count, read_claim, tier_of
-from ops.workers.failures import Transient
-from ops.workers.providers import litellm, most_tokens
-from ops.workers.reply_body import Ending, Said, ending, read_body
+from ops.workers.claims import is_count, read_claimed_usage, read_service_tier
+from ops.workers.failures import TransientFailure
+from ops.workers.providers import import_litellm, max_prompt_tokens
+from ops.workers.reply_body import FinishMeaning, ReplyContent, interpret_finish_reason, parse_body
 
 LONGEST_TOKEN_CHARS = 128
 """No tokenizer in use has a longer token (runs of spaces are the longest)."""
@@ -32,9 +32,9 @@ COUNTED_CHARS = 100_000
 """The longest text that a tokenizer counts here, because its time grows with the square of a text without spaces."""
 _COUNTS_DIFFER = 4
 """The largest ratio between two tokenizers' token counts of ASCII text."""
-_MOST_TIMES, _ALWAYS_BELIEVED_USD = 10, 1.0
+_MAX_COST_RATIO, _ALWAYS_BELIEVED_USD = 10, 1.0
 """A stated cost is believed up to so many times the most that we expect of the call, and up to this many USD."""
-_CHARS_OF_MOST_TOKENS = 8
+_MAX_CHARS_PER_TOKEN = 8
 """A claim of less than one token per this many characters is compared with our own count, because words are shorter."""
 
 
@@ -46,7 +46,7 @@ class BookedUsage(NamedTuple):
     """The impossible claim with the possible range; then the worst case is booked."""
 
 
-def usage_of(
+def check_usage(
     worker: Worker, price: Price, messages: Sequence[Message], reply: Any, text: str, finish_reason: str,
     body: object = None,
 ) -> BookedUsage:
@@ -56,33 +56,36 @@ def usage_of(
     `impossible` then names it. `body` is what the provider sent, parsed.
     """
     claim = getattr(reply, "usage", None)
-    most = most_tokens(messages)
+    most = max_prompt_tokens(messages)
     most_prompt, most_completion = most + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
-    said = read_claim(claim, most_prompt, most_completion)
-    prompt = _checked(
+    said = read_claimed_usage(claim, most_prompt, most_completion)
+    prompt = _check_claim(
         "prompt", said.prompt,
         text="".join(message["content"] for message in messages), high=most_prompt,
     )  # fmt: skip
     # Some providers apply `max_tokens` to the text alone, and to the reasoning that they list beside it.
-    high = most_completion + min(said.completion_beside, most_completion)
-    completion = _checked("completion", said.completion, text=text, high=high)
+    high = most_completion + min(said.separate_completion_tokens, most_completion)
+    completion = _check_claim("completion", said.completion, text=text, high=high)
     impossible = [each for each in (prompt, completion) if isinstance(each, str)]
     if prompt is None:
-        prompt = min(_counted(messages), most)
+        prompt = min(_count_tokens(messages), most)
     if completion is None:
-        counted = _counted(text)
-        completion = max(worker.max_tokens if finish_reason == "length" else counted, _fewest(len(text)))
+        counted = _count_tokens(text)
+        completion = max(worker.max_tokens if finish_reason == "length" else counted, _min_tokens(len(text)))
         if counted > _COUNTS_DIFFER * worker.max_tokens + OVERRUN_TOKENS:
             impossible.append(f"an answer of about {counted:,} tokens, and max_tokens allows {worker.max_tokens:,}")
             completion = max(counted, completion)
     prompt_tokens = prompt if isinstance(prompt, int) else most
     delivered = said.completion if isinstance(completion, str) else None
-    completion_tokens = completion if isinstance(completion, int) else _delivered(delivered, text, worker.max_tokens)
-    stated_usd, most_usd = said.stated_usd, price.most_usd(most, worker.max_tokens, worker.service_tier)
-    if stated_usd is not None and stated_usd > (believed := max(_MOST_TIMES * most_usd, _ALWAYS_BELIEVED_USD)):
+    if isinstance(completion, int):
+        completion_tokens = completion
+    else:
+        completion_tokens = _delivered_tokens(delivered, text, worker.max_tokens)
+    stated_usd, most_usd = said.stated_usd, price.compute_max_usd(most, worker.max_tokens, worker.service_tier)
+    if stated_usd is not None and stated_usd > (believed := max(_MAX_COST_RATIO * most_usd, _ALWAYS_BELIEVED_USD)):
         impossible.append(f"a cost of {stated_usd:g} USD, where up to {believed:g} are believed")
         stated_usd = most_usd
-    tier = tier_of(claim, body)
+    tier = read_service_tier(claim, body)
     parts, room = {}, {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
     for part in TOKEN_PARTS:  # at most the whole, which may be our own count
         parts[part.name] = min(said.parts[part.name], room[part.whole])
@@ -97,7 +100,7 @@ def usage_of(
     return BookedUsage(usage, " and ".join(impossible) or None)
 
 
-def not_believed(worker: Worker, impossible: str, file: Path | str) -> ConfigError:
+def impossible_usage_error(worker: Worker, impossible: str, file: Path | str) -> ConfigError:
     """Return the error that stops further calls to a worker after an impossible claim."""
     return ConfigError(
         file, f"workers.{worker.name}",
@@ -109,39 +112,40 @@ def not_believed(worker: Worker, impossible: str, file: Path | str) -> ConfigErr
     )  # fmt: skip
 
 
-def _checked(side: str, claim: object, *, text: str, high: int) -> int | str | None:
+def _check_claim(side: str, claim: object, *, text: str, high: int) -> int | str | None:
     """Return the claimed tokens of `text`; None without a claim (LiteLLM turns a missing one into 0); else why it is
     impossible."""
     if claim is None or (is_count(claim) and claim == 0):
         return None
-    low = _fewest(len(text))
-    if is_count(claim) and low <= claim < len(text) / _CHARS_OF_MOST_TOKENS:
-        low = max(low, _counted(text[:COUNTED_CHARS].encode("ascii", "ignore").decode()) // _COUNTS_DIFFER)
+    low = _min_tokens(len(text))
+    if is_count(claim) and low <= claim < len(text) / _MAX_CHARS_PER_TOKEN:
+        low = max(low, _count_tokens(text[:COUNTED_CHARS].encode("ascii", "ignore").decode()) // _COUNTS_DIFFER)
     if is_count(claim) and low <= claim <= high:
         return int(claim)
     shown = repr(claim)
     return f"{shown if len(shown) <= 24 else shown[:24] + '…'} {side} tokens, where {low:,} to {high:,} are possible"
 
 
-def _delivered(claim: object, text: str, max_tokens: int) -> int:
+def _delivered_tokens(claim: object, text: str, max_tokens: int) -> int:
     size = len(text.encode(errors="replace"))
     if is_count(claim) and max_tokens < claim <= size:  # a provider that ignores max_tokens, and counts what it sends
-        return max(int(claim), _fewest(len(text)))
-    return max(max_tokens, _counted(text))
+        return max(int(claim), _min_tokens(len(text)))
+    return max(max_tokens, _count_tokens(text))
 
 
-def _fewest(chars: int) -> int:
+def _min_tokens(chars: int) -> int:
     return -(-chars // LONGEST_TOKEN_CHARS)
 
 
-def _counted(what: str | Sequence[Message]) -> int:
+def _count_tokens(what: str | Sequence[Message]) -> int:
     """Count tokens of a text or of messages with any tokenizer; of a very long text, by its bytes."""
     text = what if isinstance(what, str) else "".join(message["content"] for message in what)
     if not text:
         return 0
     if len(text) > COUNTED_CHARS:
         return -(-len(text.encode(errors="replace")) // 4)
-    return int(litellm().token_counter(**({"text": what} if isinstance(what, str) else {"messages": list(what)})))
+    arguments = {"text": what} if isinstance(what, str) else {"messages": list(what)}
+    return int(import_litellm().token_counter(**arguments))
 
 
 SHORTEST_BOUND_CHARS = 100_000
@@ -155,7 +159,7 @@ _PREFILLED = re.compile(r"deepseek-r1|r1-distill|qwq-|-thinking-2507", re.IGNORE
 """Models whose chat templates open the reasoning, so that a reply that is cut within it has no mark."""
 
 
-class Paid(NamedTuple):
+class PaidReply(NamedTuple):
     """A paid reply: the response in it, and why it is not whole ("" if it is)."""
 
     response: Response
@@ -168,112 +172,118 @@ class Paid(NamedTuple):
 
 def read_reply(
     worker: Worker, price: Price, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
-) -> Paid:
+) -> PaidReply:
     """Return the response in LiteLLM's reply, priced by the booked usage; `body` is what the provider sent, parsed."""
-    said = read_body(body)
-    text, reason, reasoned = _content(reply, said)
-    meaning: Ending = ending(reason, worker.finish_reasons)
-    usage, impossible = usage_of(
+    said = parse_body(body)
+    text, reason, reasoned = _read_content(reply, said)
+    meaning: FinishMeaning = interpret_finish_reason(reason, worker.finish_reasons)
+    usage, impossible = check_usage(
         worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body
     )
-    answer, reason, broken = _answer(worker, text, reason, meaning, reasoned=reasoned)
+    answer, reason, broken = _read_answer(worker, text, reason, meaning, reasoned=reasoned)
     if said is not None and said.error:
         broken = said.error
     elif meaning == "stop" and not answer.strip():
-        refused = said.refusal if said is not None else bool(getattr(_message(reply), "refusal", None))
-        tools = said.tools if said is not None else bool(getattr(_message(reply), "tool_calls", None))
+        refused = said.is_refusal if said is not None else bool(getattr(_read_message(reply), "refusal", None))
+        tools = said.calls_tool if said is not None else bool(getattr(_read_message(reply), "tool_calls", None))
         reason = _DECLINED if refused else "tool_calls" if tools else reason
     response = Response(
         text=answer,
         usage=usage,
-        cost_usd=price.usd(usage),
+        cost_usd=price.compute_usd(usage),
         latency_s=elapsed_s if worker.latency_s is None else worker.latency_s,
         finish_reason=reason,
         retries=retries,
     )
     unknown = meaning == "unknown" and not (said is not None and said.error)
-    return Paid(response, impossible, broken, reason if unknown else "")
+    return PaidReply(response, impossible, broken, reason if unknown else "")
 
 
-def _answer(worker: Worker, text: str, reason: str, meaning: Ending, *, reasoned: bool) -> tuple[str, str, str]:
+def _read_answer(
+    worker: Worker, text: str, reason: str, meaning: FinishMeaning, *, reasoned: bool
+) -> tuple[str, str, str]:
     """Return the answer in a text, the finish reason to store, and why the reply is not whole."""
-    read = read_text(text, _notations(worker, apart=reasoned, cut=meaning == "length"), worker.control_tokens or ())
+    notations = _list_notations(worker, has_separate_reasoning=reasoned, is_cut=meaning == "length")
+    read = parse_reply_text(text, notations, worker.control_tokens or ())
     if meaning in ("broken", "unknown"):
         return read.answer, reason, f"finish reason {reason}"
     if meaning == "stop":
-        alone = not read.answer.strip() and (read.reasoned or reasoned)
+        alone = not read.answer.strip() and (read.has_reasoning or reasoned)
         return read.answer, _REASONING if alone else "stop", ""
     if meaning == "refusal":
         return "", _DECLINED, ""
     return read.answer, meaning, ""
 
 
-def _notations(worker: Worker, *, apart: bool, cut: bool) -> tuple[Notation, ...]:
+def _list_notations(worker: Worker, *, has_separate_reasoning: bool, is_cut: bool) -> tuple[Notation, ...]:
     """Return how the worker marks reasoning in a reply's text.
 
-    `apart`: the provider sent the reasoning apart from the text, so the text does not begin inside it. `cut`: the reply
-    was cut at `max_tokens`, and may have no closing mark although the template opened the reasoning.
+    `has_separate_reasoning`: the provider sent the reasoning apart from the text, so the text does not begin inside it.
+    `is_cut`: the reply was cut at `max_tokens`, and may have no closing mark although the template opened the
+    reasoning.
     """
     if worker.reasoning_marks is not None:
         marks = worker.reasoning_marks
-        return tuple(Notation(each.opening, each.closing, each.prefilled and not apart) for each in marks)
-    if cut and not apart and _PREFILLED.search(worker.model):
+        return tuple(
+            Notation(mark.opening, mark.closing, mark.prefilled and not has_separate_reasoning) for mark in marks
+        )
+    if is_cut and not has_separate_reasoning and _PREFILLED.search(worker.model):
         return tuple(replace(each, prefilled=at == 0) for at, each in enumerate(KNOWN_NOTATIONS))
     return KNOWN_NOTATIONS
 
 
-def judge(
+def find_reply_problem(
     worker: Worker,
     reply: Any,
     response: Response,
     *,
-    worked: bool,
+    has_answered: bool,
     file: Path | str,
-    last: bool = False,
+    is_last_attempt: bool = False,
     broken: str = "",
     unknown_reason: str = "",
-) -> Transient | WorkerRefused | ConfigError | None:
+) -> TransientFailure | WorkerRefused | ConfigError | None:
     """Return why a paid reply is not the worker's response; None if it is.
 
     A reply that broke off (`broken` says how), an empty one, one longer than its `max_tokens` allows, or one from
     another model is worth another attempt. A reply without a text is the response if the next one would be like it: if
     it was cut at `max_tokens`, if the model declined to answer or called a tool, or if it is nothing but reasoning.
-    `last`: no attempt follows; then an empty reply with paid tokens is the response as well.
+    `is_last_attempt`: no attempt follows; then an empty reply with paid tokens is the response as well.
     """
     if response.finish_reason == _WITHHELD:
-        return _withheld(worker)
-    if (other := _other_model(worker, reply)) is not None:
-        return _impostor(worker, other, worked, file)
+        return _withheld_error(worker)
+    if (other := _find_other_model(worker, reply)) is not None:
+        return _wrong_model_error(worker, other, has_answered, file)
     if broken:
-        stopping = _unknown_reason(worker, unknown_reason, file) if unknown_reason and not worked else None
+        stopping = _unknown_reason_error(worker, unknown_reason, file) if unknown_reason and not has_answered else None
         what = f"a reply that broke off ({broken[:_SHOWN_REASON]})"
-        return Transient(what, in_the_end=stopping, remedy=_BROKE_OFF)
-    is_final = response.status != "empty" or (last and response.completion_tokens > 0)
+        return TransientFailure(what, final_error=stopping, remedy=_BROKE_OFF)
+    is_final = response.status != "empty" or (is_last_attempt and response.completion_tokens > 0)
     if response.finish_reason == _NO_CHOICES or not is_final:
-        return Transient(f"an empty reply ({response.finish_reason})")
-    if len(response.text) > _most_chars(worker):
-        return Transient(f"a reply of {len(response.text)} characters, more than max_tokens can make")
+        return TransientFailure(f"an empty reply ({response.finish_reason})")
+    if len(response.text) > _max_chars(worker):
+        return TransientFailure(f"a reply of {len(response.text)} characters, more than max_tokens can make")
     return None
 
 
-def stored(worker: Worker, response: Response) -> Response:
+def clean_stored_response(worker: Worker, response: Response) -> Response:
     """Return a cached response. What was stored before texts were cleaned is cleaned here.
 
     Raises `WorkerRefused` if the provider's content filter withheld the answer: that was paid for too, and is not
     requested again.
     """
     if response.finish_reason == _WITHHELD:
-        raise _withheld(worker)
+        raise _withheld_error(worker)
     if worker.reasoning_marks is not None or worker.control_tokens is not None:
         return response  # its key has these settings, so it was stored with them
-    read = read_text(response.text)
+    read = parse_reply_text(response.text)
     if read.answer == response.text:
         return response
-    alone = read.reasoned and not read.answer.strip() and response.finish_reason == "stop"
+    alone = read.has_reasoning and not read.answer.strip() and response.finish_reason == "stop"
     return replace(response, text=read.answer, finish_reason=_REASONING if alone else response.finish_reason)
 
 
-def why_no_text(worker: Worker, response: Response) -> tuple[str, str]:
+def explain_missing_text(worker: Worker, response: Response) -> tuple[str, str]:
     """Return why a worker's paid response has no text, and the remedy."""
     who = f"worker {worker.name!r}"
     if response.status == "cut":
@@ -302,11 +312,11 @@ def why_no_text(worker: Worker, response: Response) -> tuple[str, str]:
     )
 
 
-def _withheld(worker: Worker) -> WorkerRefused:
+def _withheld_error(worker: Worker) -> WorkerRefused:
     return WorkerRefused(f"worker {worker.name!r}: the provider's content filter withheld the answer")
 
 
-def _unknown_reason(worker: Worker, reason: str, file: Path | str) -> ConfigError:
+def _unknown_reason_error(worker: Worker, reason: str, file: Path | str) -> ConfigError:
     return ConfigError(
         file, f"workers.{worker.name}.finish_reasons",
         f"the provider ends its replies with the finish reason {reason[:_SHOWN_REASON]!r}, which Podium does not know",
@@ -318,11 +328,11 @@ _SHOWN_REASON = 60
 _BROKE_OFF = "The provider ended it early: run the same command again later, or take the worker out of the pool"
 
 
-def _message(reply: Any) -> Any:
+def _read_message(reply: Any) -> Any:
     return reply.choices[0].message if reply.choices else None
 
 
-def _content(reply: Any, said: Said | None) -> tuple[str, str, bool]:
+def _read_content(reply: Any, said: ReplyContent | None) -> tuple[str, str, bool]:
     """Return a reply's text, its finish reason, and whether it holds reasoning beside the text."""
     if not reply.choices:
         return "", _NO_CHOICES, False
@@ -334,17 +344,17 @@ def _content(reply: Any, said: Said | None) -> tuple[str, str, bool]:
         reason = str(native.get("native_finish_reason") or reason)
     else:
         text = text if said.text is None else said.text  # LiteLLM makes a text of a tool call that it added itself
-        filtered = ending(reason) == "content_filter" and said.reason is None
+        filtered = interpret_finish_reason(reason) == "content_filter" and said.reason is None
         reason = reason if filtered else said.reason or "stop"
-        reasoned = said.reasoning or (reasoned and said.text is None)
-    return valid_text(text or ""), valid_text(reason), reasoned
+        reasoned = said.has_reasoning or (reasoned and said.text is None)
+    return replace_surrogates(text or ""), replace_surrogates(reason), reasoned
 
 
-def _most_chars(worker: Worker) -> int:
+def _max_chars(worker: Worker) -> int:
     return max(worker.max_tokens * LONGEST_TOKEN_CHARS, SHORTEST_BOUND_CHARS)
 
 
-def _other_model(worker: Worker, reply: Any) -> str | None:
+def _find_other_model(worker: Worker, reply: Any) -> str | None:
     """Return the model that answered if it is not the requested one; releases of one model count as the same."""
     answered = str(getattr(reply, "model", None) or "")
     model = worker.model_in_replies or worker.model
@@ -356,10 +366,10 @@ def _other_model(worker: Worker, reply: Any) -> str | None:
     return None if same else answered
 
 
-def _impostor(worker: Worker, answered: str, worked: bool, file: Path | str) -> Transient | ConfigError:
+def _wrong_model_error(worker: Worker, answered: str, worked: bool, file: Path | str) -> TransientFailure | ConfigError:
     shown = answered[:80] if re.fullmatch(r"[-\w./:@ ]+", answered[:80]) else "an unreadable name"
     if worked:  # for example a gateway that falls back to another model because the requested one is unavailable
-        return Transient(f"the answer of another model ({shown})")
+        return TransientFailure(f"the answer of another model ({shown})")
     return ConfigError(
         file, f"workers.{worker.name}.model", f"{worker.model!r} was requested, and {shown!r} answered",
         "Check model and api_base; if the endpoint uses that name for the model, set model_in_replies to it",

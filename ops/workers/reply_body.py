@@ -13,26 +13,26 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-Ending = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken", "unknown"]
+FinishMeaning = Literal["stop", "length", "tool_calls", "content_filter", "refusal", "broken", "unknown"]
 
 
-class Said(NamedTuple):
+class ReplyContent(NamedTuple):
     """What a reply says, in whatever provider's format; `text` is None if it has no text of its own."""
 
     text: str | None = None
     reason: str | None = None
     """The finish reason as the provider writes it; None if there is none."""
-    refusal: bool = False
-    tools: bool = False
+    is_refusal: bool = False
+    calls_tool: bool = False
     """It calls a tool."""
-    reasoning: bool = False
+    has_reasoning: bool = False
     """It holds reasoning beside the text."""
     error: str = ""
     """Why the provider says that the reply is not whole; "" if it does not."""
 
 
 @dataclass
-class Body:
+class ReplyBody:
     """The body of one call's reply: its text, and its content once it is parsed."""
 
     text: str = ""
@@ -48,13 +48,13 @@ class Body:
         return self.content
 
 
-_BODY: ContextVar[Body | None] = ContextVar("body", default=None)
+_BODY: ContextVar[ReplyBody | None] = ContextVar("body", default=None)
 
 
 @contextmanager
-def kept_body() -> Iterator[Body]:
+def keep_body() -> Iterator[ReplyBody]:
     """Keep the body of the reply to a call inside the block."""
-    body = Body()
+    body = ReplyBody()
     token = _BODY.set(body)
     try:
         yield body
@@ -72,37 +72,37 @@ def note_body(content: str | Mapping[str, Any]) -> None:
         body.content = content
 
 
-def read_body(content: Any) -> Said | None:
+def parse_body(content: Any) -> ReplyContent | None:
     """Return what a reply says; None for a body of no known format."""
     if not isinstance(content, Mapping):
         return None
     choices, candidates, message = content.get("choices"), content.get("candidates"), content.get("message")
     if isinstance(choices, list):
-        return _openai(content, choices)
+        return _parse_openai(content, choices)
     if isinstance(candidates, list):
-        return _gemini(candidates)
+        return _parse_gemini(candidates)
     if isinstance(content.get("content"), list) and "stop_reason" in content:
-        return _of_blocks(content["content"], content["stop_reason"], present=True)
+        return _parse_blocks(content["content"], content["stop_reason"], present=True)
     if isinstance(message, Mapping) and "done" in content:
-        return _ollama(content, message)
+        return _parse_ollama(content, message)
     output = content.get("output")
     if isinstance(output, Mapping) and "stopReason" in content:  # Bedrock
         message = output.get("message")
         blocks = message.get("content") if isinstance(message, Mapping) else None
-        return _of_blocks(blocks if isinstance(blocks, list) else [], content["stopReason"], present=True)
+        return _parse_blocks(blocks if isinstance(blocks, list) else [], content["stopReason"], present=True)
     if "finish_reason" in content and isinstance(message, Mapping):  # Cohere
         blocks = message.get("content")
-        said = _of_blocks(blocks if isinstance(blocks, list) else [], content["finish_reason"], present=True)
-        return said._replace(tools=bool(message.get("tool_calls")))
+        said = _parse_blocks(blocks if isinstance(blocks, list) else [], content["finish_reason"], present=True)
+        return said._replace(calls_tool=bool(message.get("tool_calls")))
     return None
 
 
-def as_openai(content: Any) -> dict[str, Any] | None:
+def convert_to_openai(content: Any) -> dict[str, Any] | None:
     """Return a body in OpenAI's format with each text in one piece; None for a body of another format.
 
     LiteLLM's own reading refuses a text in parts and a finish reason that is no text.
     """
-    said = read_body(content)
+    said = parse_body(content)
     choices = content.get("choices") if isinstance(content, Mapping) else None
     if said is None or not choices or not isinstance(choices[0], Mapping):
         return None
@@ -114,7 +114,7 @@ def as_openai(content: Any) -> dict[str, Any] | None:
     return {"model": content.get("model"), "choices": [choice], "usage": content.get("usage")}
 
 
-def ending(reason: str | None, whole: Sequence[str] = ()) -> Ending:
+def interpret_finish_reason(reason: str | None, whole: Sequence[str] = ()) -> FinishMeaning:
     """Return what a provider's finish reason means; "unknown" for one that Podium does not know.
 
     `whole`: further reasons of the provider that mean a whole answer.
@@ -126,7 +126,7 @@ def ending(reason: str | None, whole: Sequence[str] = ()) -> Ending:
     return _MEANING.get(plain) or ("broken" if _BROKEN.search(plain) else "unknown")
 
 
-_MEANING: dict[str, Ending] = {
+_MEANING: dict[str, FinishMeaning] = {
     **dict.fromkeys((
         "stop", "stopped", "end_turn", "stop_sequence", "stop_token", "stop_string", "stop_word", "eos", "eos_token",
         "eos_token_found", "eos_found", "end_of_text", "end_of_turn", "end_of_sequence", "endoftext", "complete",
@@ -160,36 +160,39 @@ _BROKEN = re.compile(
 """Words of a finish reason that say that the reply is not whole."""
 
 
-def _reason(value: object) -> str | None:
+def _read_reason(value: object) -> str | None:
     if isinstance(value, Mapping):  # {"type": "stop"}
         value = value.get("type") or value.get("reason")
     return None if value is None else str(value)
 
 
-def _openai(content: Mapping[str, Any], choices: list[Any]) -> Said:
+def _parse_openai(content: Mapping[str, Any], choices: list[Any]) -> ReplyContent:
     if not choices or not isinstance(choices[0], Mapping):
-        return Said(error="no choices")
+        return ReplyContent(error="no choices")
     choice = choices[0]
     message = choice.get("message")
     if not isinstance(message, Mapping):
         message = {"content": choice.get("text")}
-    said = _of_blocks(message.get("content"), choice.get("finish_reason"))
+    said = _parse_blocks(message.get("content"), choice.get("finish_reason"))
     native = [choice.get("native_finish_reason")]
     if isinstance(more := choice.get("provider_specific_fields"), Mapping):  # LiteLLM's proxy
         native.append(more.get("native_finish_reason"))
-    broken = next((str(each) for each in native if each is not None and ending(_reason(each)) == "broken"), "")
+    broken = next(
+        (str(each) for each in native if each is not None and interpret_finish_reason(_read_reason(each)) == "broken"),
+        "",
+    )
     return said._replace(
-        refusal=said.refusal or bool(message.get("refusal")),
-        tools=bool(message.get("tool_calls") or message.get("function_call")),
-        reasoning=said.reasoning or any(message.get(name) for name in _REASONING_FIELDS),
-        error=_error_in(choice) or _error_in(content) or broken,
+        is_refusal=said.is_refusal or bool(message.get("refusal")),
+        calls_tool=bool(message.get("tool_calls") or message.get("function_call")),
+        has_reasoning=said.has_reasoning or any(message.get(name) for name in _REASONING_FIELDS),
+        error=_find_error(choice) or _find_error(content) or broken,
     )
 
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks", "thoughts")
 
 
-def _error_in(where: Mapping[str, Any]) -> str:
+def _find_error(where: Mapping[str, Any]) -> str:
     """Return the error that a provider puts beside the text of a reply with status 200; "" if there is none."""
     error = where.get("error")
     if isinstance(error, Mapping):
@@ -199,9 +202,9 @@ def _error_in(where: Mapping[str, Any]) -> str:
     return "error" if error else ""
 
 
-def _of_blocks(content: object, reason: object, *, present: bool = False) -> Said:
+def _parse_blocks(content: object, reason: object, *, present: bool = False) -> ReplyContent:
     """Return what a text, or a list of typed blocks says. `present`: the format always has a finish reason."""
-    said = Said(reason=_reason(reason), error="no finish reason" if present and reason is None else "")
+    said = ReplyContent(reason=_read_reason(reason), error="no finish reason" if present and reason is None else "")
     if isinstance(content, str):
         return said._replace(text=content)
     if not isinstance(content, list):
@@ -223,10 +226,12 @@ def _of_blocks(content: object, reason: object, *, present: bool = False) -> Sai
                 texts.append(text)
             elif isinstance(text, Mapping) and isinstance(text.get("value"), str):
                 texts.append(text["value"])
-    return said._replace(text="".join(texts) if texts else None, refusal=refusal, tools=tools, reasoning=reasoning)
+    return said._replace(
+        text="".join(texts) if texts else None, is_refusal=refusal, calls_tool=tools, has_reasoning=reasoning
+    )
 
 
-def _gemini(candidates: list[Any]) -> Said | None:
+def _parse_gemini(candidates: list[Any]) -> ReplyContent | None:
     if not candidates or not isinstance(candidates[0], Mapping):
         return None
     candidate = candidates[0]
@@ -234,20 +239,20 @@ def _gemini(candidates: list[Any]) -> Said | None:
     parts = content.get("parts") if isinstance(content, Mapping) else None
     parts = [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought")]
-    reason = _reason(candidate.get("finishReason"))
-    return Said(
+    reason = _read_reason(candidate.get("finishReason"))
+    return ReplyContent(
         text="".join(texts) if texts else None,
         reason=reason,
-        tools=any("functionCall" in part for part in parts),
-        reasoning=any(part.get("thought") for part in parts),
+        calls_tool=any("functionCall" in part for part in parts),
+        has_reasoning=any(part.get("thought") for part in parts),
         error="no finish reason" if reason is None else "",
     )
 
 
-def _ollama(content: Mapping[str, Any], message: Mapping[str, Any]) -> Said:
-    said = _of_blocks(message.get("content"), content.get("done_reason"))
+def _parse_ollama(content: Mapping[str, Any], message: Mapping[str, Any]) -> ReplyContent:
+    said = _parse_blocks(message.get("content"), content.get("done_reason"))
     return said._replace(
-        tools=bool(message.get("tool_calls")),
-        reasoning=bool(message.get("thinking")),
+        calls_tool=bool(message.get("tool_calls")),
+        has_reasoning=bool(message.get("thinking")),
         error="" if content["done"] is not False else "not done",
     )

@@ -15,7 +15,7 @@ _UNKNOWN_S = 1.0
 """Assumed seconds of a call to a worker without a declared latency or an earlier call."""
 _MEMORY = 20
 """Approximate number of recent calls in a worker's mean."""
-_SURPRISE = 1.5
+_RESORT_FACTOR = 1.5
 """Factor of change of a mean after which waiting calls are sorted again."""
 
 
@@ -28,7 +28,7 @@ class _Mean:
     sorted_by: float = _UNKNOWN_S
 
 
-class Speeds:
+class CallDurations:
     """The expected seconds of a call to each worker of a client: declared by the pool, or the mean of recent calls."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Speeds:
         mean = self._means.get(worker.name)
         return _UNKNOWN_S if mean is None else mean.seconds
 
-    def learn(self, worker: Worker, taken_s: float) -> None:
+    def record(self, worker: Worker, taken_s: float) -> None:
         """Record the seconds of a call."""
         if worker.latency_s is not None:
             return
@@ -51,7 +51,7 @@ class Speeds:
         mean.calls += 1
         mean.seconds += (taken_s - mean.seconds) / min(mean.calls, _MEMORY)
         low, high = sorted((mean.seconds, mean.sorted_by))
-        if high > _SURPRISE * low:
+        if high > _RESORT_FACTOR * low:
             mean.sorted_by = mean.seconds
             self.edition += 1
 
@@ -60,7 +60,7 @@ class Speeds:
 class Turn:
     """What a call brings along for its worker's queue: how much work depends on it, and who is told that it waits."""
 
-    remaining_s: Callable[[Speeds], float] | None = None
+    remaining_s: Callable[[CallDurations], float] | None = None
     """Returns the expected seconds from the call's start until everything that needs its response has ended. The call
     with the most remaining work goes first. None: nothing but the call itself."""
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -68,7 +68,7 @@ class Turn:
     for a pause that the provider requests. A deadline does not count this time."""
 
 
-ALONE = Turn()
+INDEPENDENT_CALL = Turn()
 """The turn of a call that no other work depends on."""
 
 
@@ -76,7 +76,7 @@ class Client(Protocol):
     """Anything that returns workers' responses."""
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         """Give the worker's response to the messages.
 

@@ -13,13 +13,13 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ops.workers.litellm_private import client_with, kept_clients, takes_client
-from ops.workers.providers import litellm
+from ops.workers.litellm_private import cached_clients, can_take_client, client_for_session
+from ops.workers.providers import import_litellm
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-MOST_REPLY_BYTES = 16_000_000
+MAX_REPLY_BYTES = 16_000_000
 """Several times the size of the longest answer with its reasoning."""
 _KEEP_ALIVE_S, _KEEP_NAMES_S = 120, 300
 _sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[ClientSession, AsyncGenerator[None, None]]]
@@ -30,7 +30,7 @@ _BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("
 
 
 @contextmanager
-def before_sending(action: Callable[[], Awaitable[None]]) -> Iterator[None]:
+def run_before_sending(action: Callable[[], Awaitable[None]]) -> Iterator[None]:
     """Await `action` before each request that the session sends inside the block: its connection stands by then, and
     the next thing that happens is that the request is written to it."""
     token = _BEFORE_SENDING.set(action)
@@ -40,18 +40,18 @@ def before_sending(action: Callable[[], Awaitable[None]]) -> Iterator[None]:
         _BEFORE_SENDING.reset(token)
 
 
-async def _prepare(*_: object) -> None:
+async def _run_action(*_: object) -> None:
     if (action := _BEFORE_SENDING.get()) is not None:
         await action()
 
 
-async def way_out(model: str) -> dict[str, Any]:
+async def session_arguments(model: str) -> dict[str, Any]:
     """Return the arguments with which LiteLLM sends a call to this model through the running loop's session."""
-    session = await session_of_loop()
-    return {"shared_session": session} | ({"client": client_with(session)} if takes_client(model) else {})
+    session = await loop_session()
+    return {"shared_session": session} | ({"client": client_for_session(session)} if can_take_client(model) else {})
 
 
-async def session_of_loop() -> ClientSession:
+async def loop_session() -> ClientSession:
     """Return the running loop's session; it and LiteLLM's clients of the loop are closed when the loop ends.
 
     LiteLLM keeps one client per loop, by the loop's address: left open, its sockets leak, and a later loop at the same
@@ -60,34 +60,34 @@ async def session_of_loop() -> ClientSession:
     loop = asyncio.get_running_loop()
     kept = _sessions.get(loop)
     if kept is None:
-        session = _open()
-        closing = _closing(session)
+        session = _open_session()
+        closing = _close_with_loop(session)
         kept = _sessions[loop] = session, closing
         await anext(closing)
     return kept[0]
 
 
-def _open() -> ClientSession:
+def _open_session() -> ClientSession:
     import aiohttp
 
     trace = aiohttp.TraceConfig()
-    trace.on_connection_create_end.append(_prepare)
-    trace.on_connection_reuseconn.append(_prepare)
+    trace.on_connection_create_end.append(_run_action)
+    trace.on_connection_reuseconn.append(_run_action)
     return aiohttp.ClientSession(
         # No limit here, because each worker's own limit applies before.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=_KEEP_NAMES_S),
         cookie_jar=aiohttp.DummyCookieJar(),
-        response_class=_bounded_response(),
+        response_class=_bounded_response_class(),
         trace_configs=[trace],
-        trust_env=bool(litellm().aiohttp_trust_env),
+        trust_env=bool(import_litellm().aiohttp_trust_env),
     )
 
 
-async def _closing(session: ClientSession) -> AsyncGenerator[None, None]:
+async def _close_with_loop(session: ClientSession) -> AsyncGenerator[None, None]:
     try:
         yield  # asyncio.run ends its loop's generators here, while the loop still runs
     finally:
-        kept = kept_clients()
+        kept = cached_clients()
         suffix = f"-{id(asyncio.get_running_loop())}"
         for key in [key for key in kept if str(key).endswith(suffix)]:
             await kept.pop(key).close()
@@ -95,24 +95,24 @@ async def _closing(session: ClientSession) -> AsyncGenerator[None, None]:
 
 
 @cache
-def _bounded_response() -> type[ClientResponse]:
+def _bounded_response_class() -> type[ClientResponse]:
     import aiohttp
 
     class Bounded(aiohttp.ClientResponse):
-        """Raises `ClientPayloadError`, as a broken connection does, for more than `MOST_REPLY_BYTES`."""
+        """Raises `ClientPayloadError`, as a broken connection does, for more than `MAX_REPLY_BYTES`."""
 
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
             await super().start(connection)
-            if (self.content_length or 0) > MOST_REPLY_BYTES:
+            if (self.content_length or 0) > MAX_REPLY_BYTES:
                 self.close()
-                raise _too_long()
-            self.content = _Counted(self.content)  # type: ignore[assignment]
+                raise _too_long_error()
+            self.content = _BoundedStream(self.content)  # type: ignore[assignment]
             return self
 
     return Bounded
 
 
-class _Counted:
+class _BoundedStream:
     """A body's stream that ends in an error if it is too long; for replies without a length."""
 
     def __init__(self, content: Any) -> None:
@@ -125,12 +125,12 @@ class _Counted:
         total = 0
         async for chunk in self._content.iter_chunked(size):
             total += len(chunk)
-            if total > MOST_REPLY_BYTES:
-                raise _too_long()
+            if total > MAX_REPLY_BYTES:
+                raise _too_long_error()
             yield chunk
 
 
-def _too_long() -> Exception:
+def _too_long_error() -> Exception:
     import aiohttp
 
-    return aiohttp.ClientPayloadError(f"more than {MOST_REPLY_BYTES} bytes")
+    return aiohttp.ClientPayloadError(f"more than {MAX_REPLY_BYTES} bytes")

@@ -8,9 +8,9 @@ from typing import Any
 
 from ops.config import Pool, Setup, Worker, pool_file
 from ops.core.errors import ConfigError
-from ops.workers.providers import is_remote, litellm, price_of, request_settings
+from ops.workers.providers import find_price, import_litellm, is_remote, request_settings
 
-_SENT_AS = {
+_PARAMETER_NAMES = {
     "temperature": ("temperature",),
     "top_p": ("top", "p"),
     "top_k": ("top", "k"),
@@ -28,18 +28,18 @@ def check_pool(pool: Pool, file: Path | str) -> None:
     """Raise `ConfigError` for the first worker with unusable settings, before anything is spent."""
     for worker in pool.workers:
         request_settings(worker, file)
-        price_of(worker, file)
-        for error in unsent(worker, file):
+        find_price(worker, file)
+        for error in find_unsent_settings(worker, file):
             raise error
 
 
 def check_pools(setup: Setup) -> None:
     """Apply `check_pool` to the recipe's pool and to those of its evaluation. Raises `ConfigError`."""
-    for name, pool in setup.every_pool.items():
+    for name, pool in setup.all_pools.items():
         check_pool(pool, pool_file(setup.workspace.config, name))
 
 
-def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
+def find_unsent_settings(worker: Worker, file: Path | str) -> list[ConfigError]:
     """Return one error for each setting of a remote worker that would be dropped or changed.
 
     Uses LiteLLM's own translation of the parameters, offline and without keys. A worker whose model names no provider
@@ -51,12 +51,12 @@ def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
         settings = request_settings(worker.model_copy(update={"api_key_env": None}), file)
     except ConfigError as error:
         return [error]
-    library = litellm()
+    library = import_litellm()
     if any(worker.model.startswith(item["provider"] + "/") for item in library.custom_provider_map):
         return []  # a custom provider accepts every setting
     model, provider, *_ = library.get_llm_provider(worker.model)
     names = {"thinking_budget": "thinking"}
-    wanted = {name: getattr(worker, name) for name in _SENT_AS if names.get(name, name) in settings}
+    wanted = {name: getattr(worker, name) for name in _PARAMETER_NAMES if names.get(name, name) in settings}
     arguments = {name: settings[names.get(name, name)] for name in wanted}
 
     def sent(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,24 +67,24 @@ def unsent(worker: Worker, file: Path | str) -> list[ConfigError]:
         return translated
 
     errors = []
-    if worker.thinking_budget == 0 and "thinking" not in settings and _always_thinks(worker.model, model):
-        errors.append(_error(worker, file, "thinking_budget", "0 is not sent, and this model always thinks"))
+    if worker.thinking_budget == 0 and "thinking" not in settings and _is_always_reasoning(worker.model, model):
+        errors.append(_setting_error(worker, file, "thinking_budget", "0 is not sent, and this model always thinks"))
     try:
         whole = sent(arguments)
     except library.exceptions.BadRequestError as error:
-        return [*errors, *_refused(worker, file, arguments, sent, error)]
+        return [*errors, *_find_refused_settings(worker, file, arguments, sent, error)]
     for name, value in wanted.items():
-        found = list(_parameters(whole, name))
+        found = list(_find_parameters(whole, name))
         if value in found:
             continue
         if found:
-            errors.append(_error(worker, file, name, f"LiteLLM sends {found[0]!r} in place of {value!r}"))
+            errors.append(_setting_error(worker, file, name, f"LiteLLM sends {found[0]!r} in place of {value!r}"))
         elif name == "thinking_budget" or whole == sent({k: v for k, v in arguments.items() if k != name}):
-            errors.append(_error(worker, file, name, f"LiteLLM silently drops {value!r} for this model"))
+            errors.append(_setting_error(worker, file, name, f"LiteLLM silently drops {value!r} for this model"))
     return errors
 
 
-def _refused(
+def _find_refused_settings(
     worker: Worker, file: Path | str, arguments: Mapping[str, Any], sent: Any, refusal: Exception
 ) -> Iterator[ConfigError]:
     """Return the settings that LiteLLM refuses: those that it refuses individually, else all together."""
@@ -95,12 +95,12 @@ def _refused(
         except kind:
             alone.append(name)
     for name in alone or list(arguments):
-        yield _error(worker, file, name, f"LiteLLM refuses {getattr(worker, name)!r} for this model")
+        yield _setting_error(worker, file, name, f"LiteLLM refuses {getattr(worker, name)!r} for this model")
         if not alone:
             return
 
 
-def _error(worker: Worker, file: Path | str, name: str, problem: str) -> ConfigError:
+def _setting_error(worker: Worker, file: Path | str, name: str, problem: str) -> ConfigError:
     remedy = "Remove it" if name != "temperature" else "Write `temperature: null`"
     return ConfigError(
         file, f"workers.{worker.name}.{name}", f"{problem} ({worker.model})",
@@ -108,19 +108,19 @@ def _error(worker: Worker, file: Path | str, name: str, problem: str) -> ConfigE
     )  # fmt: skip
 
 
-def _always_thinks(*models: str) -> bool:
-    table = litellm().model_cost
+def _is_always_reasoning(*models: str) -> bool:
+    table = import_litellm().model_cost
     return any(table.get(model, {}).get("thinking_always_on") for model in models)
 
 
-def _parameters(sent: Mapping[str, Any], name: str) -> Iterator[Any]:
+def _find_parameters(sent: Mapping[str, Any], name: str) -> Iterator[Any]:
     """Return the values of the parameters that carry a setting, at any depth."""
     for key, value in sent.items():
         if isinstance(value, Mapping):
-            yield from _parameters(value, name)
+            yield from _find_parameters(value, name)
             continue
         plain = key.lower()
-        if all(part in plain for part in _SENT_AS[name]) or (
+        if all(part in plain for part in _PARAMETER_NAMES[name]) or (
             name == "reasoning_effort" and all(part in plain for part in _LEVEL)
         ):
             yield value

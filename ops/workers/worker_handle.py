@@ -9,11 +9,11 @@ from typing import Any
 
 from ops.config import Price, Worker
 from ops.core.errors import ConfigError
-from ops.workers.fleet import LIMITS_URL, FleetLimits, fleet_limits
-from ops.workers.machine import MachineLimits, machine_limits
-from ops.workers.providers import is_remote, price_of, request_settings
+from ops.workers.fleet import LIMITS_URL, FleetLimits, open_fleet_limits
+from ops.workers.machine import MachineLimits, open_machine_limits
+from ops.workers.providers import find_price, is_remote, request_settings
 from ops.workers.queue import WorkerQueue
-from ops.workers.scheduling import Speeds
+from ops.workers.scheduling import CallDurations
 
 
 @dataclass
@@ -29,27 +29,27 @@ class WorkerHandle:
     """Called over a network, through the loop's session."""
     price: Price
     queue: WorkerQueue
-    worked: bool = False
+    has_answered: bool = False
     """It has answered before, so an apparent error of configuration is the provider's failure."""
     rejections: int = 0
     """Requests that the provider rejected since the last response."""
-    not_believed: ConfigError | None = None
+    usage_error: ConfigError | None = None
     """The provider reported an impossible usage: the error that stops all further calls."""
     excess_usd: float = 0.0
     """The most USD by which a reply has cost more than its worst case, for example because its provider bills a fee for
     each call. It is reserved for each later call in addition to the worst case."""
 
-    def answered(self) -> None:
+    def record_answer(self) -> None:
         """Record a response of a live call."""
-        self.worked, self.rejections = True, 0
+        self.has_answered, self.rejections = True, 0
 
     def raise_if_stopped(self) -> None:
         """Raise the `ConfigError` of an impossible claim of usage, if there was one."""
-        if self.not_believed is not None:
-            raise self.not_believed
+        if self.usage_error is not None:
+            raise self.usage_error
 
 
-def resolve_worker(worker: Worker, file: Path | str, limits: Path, speeds: Speeds | None = None) -> WorkerHandle:
+def resolve_worker(worker: Worker, file: Path | str, limits: Path, speeds: CallDurations | None = None) -> WorkerHandle:
     """Resolve a worker of the pool in `file`. Raises `ConfigError`. `speeds`: of all workers of the client.
 
     Processes with the same folder `limits`, or the same server in PODIUM_LIMITS_URL, share the worker's limits. A tool
@@ -61,11 +61,11 @@ def resolve_worker(worker: Worker, file: Path | str, limits: Path, speeds: Speed
         settings=request_settings(worker, file),
         file=file,
         remote=remote,
-        price=price_of(worker, file),
-        queue=WorkerQueue(worker, shared=_shared_limits(worker, limits) if remote else None, speeds=speeds),
+        price=find_price(worker, file),
+        queue=WorkerQueue(worker, shared=_open_shared_limits(worker, limits) if remote else None, speeds=speeds),
     )
 
 
-def _shared_limits(worker: Worker, folder: Path) -> MachineLimits | FleetLimits:
+def _open_shared_limits(worker: Worker, folder: Path) -> MachineLimits | FleetLimits:
     url = os.environ.get(LIMITS_URL)
-    return fleet_limits(url, worker) if url else machine_limits(folder, worker)
+    return open_fleet_limits(url, worker) if url else open_machine_limits(folder, worker)

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from ops.config import Settings
 from ops.core.errors import DataError
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 DOMAIN_WORDS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
 """The names of the domains in words, in the order in which a card lists them."""
@@ -29,12 +29,12 @@ class WorkerCard(Settings):
         strengths = ", ".join(
             f"{DOMAIN_WORDS.get(name, name)} {share:.0%}" for name, share in self._ordered_accuracies()
         )
-        return f"{strengths.replace('%', ' %')}; {usd(self.cost_usd)} a call"
+        return f"{strengths.replace('%', ' %')}; {format_usd(self.cost_usd)} a call"
 
     def describe_briefly(self) -> str:
         """Return the card in few tokens, for example `math 71 code 5 $0.0021`."""
         strengths = " ".join(f"{name} {100 * share:.0f}" for name, share in self._ordered_accuracies())
-        return f"{strengths} {usd(self.cost_usd)}"
+        return f"{strengths} {format_usd(self.cost_usd)}"
 
     def _ordered_accuracies(self) -> list[tuple[str, float]]:
         known = [name for name in DOMAIN_WORDS if name in self.accuracy]

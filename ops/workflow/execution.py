@@ -14,9 +14,9 @@ from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, Worker
 from ops.core.messages import Message, Sample
 from ops.core.response import NO_RESPONSE, Response, ResponseStatus
 from ops.store import cache_key
-from ops.workers.litellm_private import encoding
-from ops.workers.replies import why_no_text
-from ops.workers.scheduling import Speeds, Turn
+from ops.workers.litellm_private import fallback_tokenizer
+from ops.workers.replies import explain_missing_text
+from ops.workers.scheduling import CallDurations, Turn
 from ops.workflow.clock import Stopwatch
 from ops.workflow.controls import escape_control_tokens
 from ops.workflow.grammar import Workflow
@@ -199,7 +199,7 @@ class _Execution:
             response = await self.team.client.complete(worker, messages, sample=sample, turn=turn)
             self.responses[index] = response
             if response.is_blank:
-                problem, remedy = why_no_text(worker, response)
+                problem, remedy = explain_missing_text(worker, response)
                 self.failures[index] = (_FAILURE_OF_RESPONSE.get(response.status, "empty"), f"{problem}. {remedy}")
             elif "response_format" in parameters and not is_json(response.text):
                 self.failures[index] = ("malformed", f"worker {worker.name!r}: the response is not the JSON asked for")
@@ -249,7 +249,7 @@ class _Execution:
         repetition = self.sample.repetition * len(steps) + sum(1 for _ in same)
         return replace(self.sample, repetition=repetition)
 
-    def _remaining_s(self, index: int, speeds: Speeds) -> float:
+    def _remaining_s(self, index: int, speeds: CallDurations) -> float:
         """Return the expected seconds of the longest path from step `index`, inclusive, to the answer."""
         longest: dict[int, float] = dict.fromkeys(self.needed_steps, 0.0)
         for step in sorted(self.needed_steps, reverse=True):
@@ -353,7 +353,7 @@ def truncate_middle(text: str, max_tokens: int | None) -> TruncatedText:
     """
     if max_tokens is None or len(text.encode(errors="replace")) <= max_tokens:  # a token is at least one byte
         return TruncatedText(text)
-    tokenizer = encoding()
+    tokenizer = fallback_tokenizer()
     tokens = tokenizer.encode_ordinary(text)
     if len(tokens) <= max_tokens:
         return TruncatedText(text)

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ops.config import Settings, load
+from ops.config import Settings, load_settings
 from ops.workflow.grammar import SOLVE_SUBTASK, OfferedWorkers, Step, Workflow, offered_ordinals, parse_workflow
 
 
@@ -90,4 +90,4 @@ def load_few_shots(data: Path, name: str) -> tuple[FewShot, ...]:
     """
     if name == "none":
         return ()
-    return load(FewShotFile, data / "few_shots" / f"{name}.yaml").examples
+    return load_settings(FewShotFile, data / "few_shots" / f"{name}.yaml").examples

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import cast
 
-from ops.core.cpython import literal
+from ops.core.cpython import evaluate_literal
 from ops.workflow.escapes import unescape_text
 
 Value = int | float | str | list["Value"]
@@ -133,7 +133,9 @@ def parse_list(source: str, max_tokens: int) -> tuple[list[Value] | FormatFailur
     if "\0" in source:
         return FormatFailure.NOT_A_LITERAL, tokens
     try:
-        value = literal(_ELEMENT.sub(_to_python_literal, source) if _NEEDS_TRANSLATION.search(source) else source)
+        value = evaluate_literal(
+            _ELEMENT.sub(_to_python_literal, source) if _NEEDS_TRANSLATION.search(source) else source
+        )
     except (SyntaxError, ValueError):  # a missing comma, a leading zero, a lone surrogate
         return FormatFailure.NOT_A_LITERAL, tokens
     return cast("list[Value]", value), tokens

@@ -10,7 +10,7 @@ from ops.config import Execution, Prompting, Worker
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.workers.scheduling import ALONE, Client, Turn
+from ops.workers.scheduling import INDEPENDENT_CALL, Client, Turn
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import ParseResult, offered_ordinals, parse_workflow
@@ -21,7 +21,7 @@ class _NoClient:
     """A client that raises an error on every call, for a team whose workers appear only in prompts."""
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         raise RuntimeError(f"worker {worker.name!r} cannot be asked: this team has no client")
 

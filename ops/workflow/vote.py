@@ -30,7 +30,7 @@ class Ballot:
     @classmethod
     def for_problem(cls, problem: Problem, vote: Vote) -> Ballot:
         """Return an empty ballot for a question with the limits that the settings `vote` give."""
-        return cls(problem, vote.workflows, vote.enough)
+        return cls(problem, vote.workflows, vote.needed_votes)
 
     def next_workflows(self) -> range:
         """Return the numbers of the workflows to run in the next wave; the range is empty when the vote is decided.

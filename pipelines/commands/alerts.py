@@ -41,12 +41,12 @@ def test() -> None:
     import socket
 
     from ops.alerts import Notice, notify
-    from ops.config import KINDS, load_alerts
+    from ops.config import ALERT_KINDS, load_alerts
 
     workspace = Workspace.find()
     settings = load_alerts(workspace.config)  # shows a mistake in the file here
     channels = settings.channels.values()
-    kind = next((kind for kind in KINDS if all(kind in channel.kinds for channel in channels)), KINDS[0])
+    kind = next((kind for kind in ALERT_KINDS if all(kind in channel.kinds for channel in channels)), ALERT_KINDS[0])
     text = f"`podium alerts test` on {socket.gethostname()}. This is a test; no action is needed."
     deliveries = notify(workspace, Notice(kind, "a test", text, settings.ui_url or ""))
     for delivery in deliveries:

@@ -17,7 +17,7 @@ from pipelines.commands.shown import print_json
 if TYPE_CHECKING:
     from ops.core.problem import Problem
     from ops.store import Backend
-    from ops.store.misses import Lookup
+    from ops.store.misses import CacheLookup
 
 
 _KINDS = ("response", "completion", "verdict")
@@ -58,11 +58,11 @@ def inspect(as_json: bool) -> None:
     from rich.table import Table
 
     from ops.store import Kind, open_backend
-    from ops.store.admin import holdings
+    from ops.store.admin import list_contents
 
     workspace, now = Workspace.find(), time.time()
     store = open_backend(workspace.cache)
-    held = holdings(store)
+    held = list_contents(store)
     if as_json:
         print_json([each._asdict() for each in held])
         return
@@ -97,11 +97,11 @@ def show(key: str, as_json: bool) -> None:
     from rich.markup import escape
 
     from ops.store import open_backend
-    from ops.store.admin import find
+    from ops.store.admin import find_entry
 
     workspace = Workspace.find()
     store = open_backend(workspace.cache)
-    entry = find(store, key)
+    entry = find_entry(store, key)
     if entry is None:
         remedy = "Keys are 64 hex digits: why-miss and export give those of responses"
         raise DataError(_name(workspace, store), key, "is not the key of a valid entry", remedy)
@@ -149,7 +149,7 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
     from ops.config import load_pool, pool_file
     from ops.precaching.precache import build_solo_messages
     from ops.store import open_cache
-    from ops.store.misses import why_miss
+    from ops.store.misses import explain_miss
 
     workspace = Workspace.find()
     chosen = load_pool(workspace.config, pool)
@@ -157,7 +157,7 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
         remedy = f"There are: {', '.join(chosen.names)}"
         raise DataError(pool_file(workspace.config, pool), worker, "is no worker of this pool", remedy)
     messages = build_solo_messages(_problem(workspace, benchmark, problem_id))
-    lookup = why_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
+    lookup = explain_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
     confidential = is_confidential(benchmark)
     if as_json:
         differences = [dict(zip(_DIFFERENCE, row, strict=True)) for row in _differences(lookup, confidential)]
@@ -169,13 +169,13 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
 _DIFFERENCE = ("field", "asked", "nearest entry")
 
 
-def _differences(lookup: Lookup, confidential: bool) -> Iterator[tuple[str, str, str]]:
+def _differences(lookup: CacheLookup, confidential: bool) -> Iterator[tuple[str, str, str]]:
     for field, asked, stored, at in lookup.differences:
         texts = ("(not shown)", "(not shown)") if confidential and at is not None else (asked, stored)
         yield field + (f" at character {at}" if at is not None else ""), *texts
 
 
-def _print_lookup(lookup: Lookup, confidential: bool) -> None:
+def _print_lookup(lookup: CacheLookup, confidential: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -207,9 +207,9 @@ def export(file: Path, no_texts: bool) -> None:
     Responses whose checksum is wrong are left out.
     """
     from ops.store import open_backend
-    from ops.store.admin import export
+    from ops.store.admin import export_responses
 
-    written = export(open_backend(Workspace.find().cache), file, texts=not no_texts)
+    written = export_responses(open_backend(Workspace.find().cache), file, texts=not no_texts)
     click.echo(f"{written:,} responses in {file}")
 
 
@@ -240,9 +240,9 @@ def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...
     is paid for again if a run needs it.
     """
     from ops.config import load_pool
-    from ops.core.parts import CACHE, accept_missing
+    from ops.core.parts import CACHE, accept_missing_parts
     from ops.store import Kind, open_backend
-    from ops.store.admin import prune
+    from ops.store.admin import prune_entries
 
     if not keep and older_than is None:
         raise DataError(
@@ -252,9 +252,9 @@ def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...
     pools = [load_pool(workspace.config, name) for name in keep]
     kept = [worker.identity for pool in pools for worker in pool.workers] if keep else None
     store = open_backend(workspace.cache)
-    gone = prune(store, kinds=kinds, keep=kept, older_than_days=older_than, dry_run=dry_run)
+    gone = prune_entries(store, kinds=kinds, keep=kept, older_than_days=older_than, dry_run=dry_run)
     if not dry_run:
-        accept_missing(workspace, CACHE)  # no later command takes it for a loss
+        accept_missing_parts(workspace, CACHE)  # no later command takes it for a loss
     left = sum(map(store.count, Kind))
     click.echo(f"{gone:,} entries {'would go' if dry_run else 'deleted'}, {left:,} are there")
 
@@ -273,14 +273,14 @@ def verify(repair: bool) -> None:
 
     The command reads each entry and compares it with its checksum.
     """
-    from ops.core.parts import CACHE, accept_missing
+    from ops.core.parts import CACHE, accept_missing_parts
     from ops.store import open_backend
-    from ops.store.admin import verify
+    from ops.store.admin import verify_entries
 
     workspace = Workspace.find()
-    report = verify(open_backend(workspace.cache), repair=repair)
+    report = verify_entries(open_backend(workspace.cache), repair=repair)
     if repair:  # what could be kept is what the store holds from now on
-        accept_missing(workspace, CACHE)
+        accept_missing_parts(workspace, CACHE)
     for kind, key in report.damaged:
         click.echo(f"damaged: {kind} {key}".encode("ascii", "backslashreplace").decode())
     remedy = "; dropped" if repair else "; --repair drops them" if report.damaged else ""

@@ -134,7 +134,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
 
     from ops.benchmarks.graded import configure_grading
     from ops.config import Setup
-    from ops.core.progress import bar
+    from ops.core.progress import show_progress
     from ops.local_models.vllm_server import serve_pool
     from ops.precaching.opening import open_client
     from ops.stages.data import are_precached
@@ -156,14 +156,14 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
         remove_other_workers(setup)
         click.echo("responses: unchanged")
         return
-    client, asks = open_client(setup, "precache"), setup.recipe.asks_workers
+    client, asks = open_client(setup, "precache"), setup.recipe.can_call_workers
     expected = estimate_responses(setup, client) if asks else None
     if expected is not None:
         click.echo(expected)
     if dry_run:
         return
     confirm_spending(setup, yes, expected.usd if expected else None)
-    with ExitStack() as servers, bar() as on_progress:
+    with ExitStack() as servers, show_progress() as on_progress:
         for pool in (setup.pool, *setup.judge_pools.values()) if asks else ():
             servers.enter_context(serve_pool(pool, setup.workspace))
         rows = materialize_responses(setup, client, on_progress=on_progress)

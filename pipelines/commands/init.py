@@ -1,4 +1,5 @@
-"""`podium init`, `backup` and `restore`: make a workspace from the files in the package; copy what it holds."""
+"""`podium init`, `create_backup` and `restore_backup`: make a workspace from the files in the package; copy what it
+holds."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from ops.core.atomic import made_whole, sweep, sweep_beside, write_text
+from ops.core.atomic import create_folder_atomically, remove_leftovers, remove_leftovers_beside, write_text
 from ops.core.backup import RESTORABLE
 from ops.core.errors import DataError, PodiumError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import POOL, accept_missing_option
@@ -71,10 +72,10 @@ def init(folder: Path, pool: str | None, yes: bool, dry_run: bool, without: tupl
         from pipelines.commands.plan import show_plan
         from pipelines.first_look import BASE
 
-        there = Workspace(root) if (root / "config").is_dir() else Workspace(resources())
+        there = Workspace(root) if (root / "config").is_dir() else Workspace(resources_folder())
         show_plan(Setup.read(there, with_pool(BASE, pool)), ALL_PARTS)
         return
-    if pool is None or root != resources():
+    if pool is None or root != resources_folder():
         lay_out(root)
     if pool is not None:
         from pipelines.environment_file import read_environment_file
@@ -101,16 +102,16 @@ def workspace_here() -> Workspace:
 
 def lay_out(root: Path) -> None:
     """Write every missing file; initialise DVC if it is installed."""
-    if root == resources():
+    if root == resources_folder():
         raise PodiumError(f"{root} is a checkout and already has these files")
-    sweep_beside(root / "config")
+    remove_leftovers_beside(root / "config")
     for folder in (root / "config", root / "data"):
-        sweep(folder)
-    sources = sorted(file for pattern in LAID_OUT for file in resources().glob(pattern))
-    new = [file for file in sources if not (root / file.relative_to(resources())).exists()]
+        remove_leftovers(folder)
+    sources = sorted(file for pattern in LAID_OUT for file in resources_folder().glob(pattern))
+    new = [file for file in sources if not (root / file.relative_to(resources_folder())).exists()]
     for file in new:
         text = file.read_text(encoding="utf-8")
-        name = root / file.relative_to(resources())
+        name = root / file.relative_to(resources_folder())
         write_text(name, ignored_in_workspace(text) if file.name == ".gitignore" else text)
     kept = f", {len(sources) - len(new)} were there" if len(new) < len(sources) else ""
     click.echo(f"{root}: {len(new)} files laid out{kept}")
@@ -124,7 +125,7 @@ def ignored_in_workspace(ignored: str) -> str:
 
 def dvc_settings(with_git: bool) -> str:
     """Return DVC's configuration for a workspace; `with_git`: it is the root of a git repository of the user's own."""
-    settings = (resources() / ".dvc" / "config").read_text(encoding="utf-8")
+    settings = (resources_folder() / ".dvc" / "config").read_text(encoding="utf-8")
     return settings.replace(_WITHOUT_GIT, "") if with_git else settings
 
 
@@ -138,10 +139,10 @@ def _start_dvc(workspace: Workspace) -> str:
         program(workspace)
     except PodiumError:
         return "DVC is not installed: no versions of the data are kept. Install it and run `podium init` again."
-    write_text(workspace.root / ".dvcignore", (resources() / ".dvcignore").read_text(encoding="utf-8"))
+    write_text(workspace.root / ".dvcignore", (resources_folder() / ".dvcignore").read_text(encoding="utf-8"))
     with_git = (workspace.root / ".git").exists()
-    with made_whole(folder) as new:  # whole or absent, since a folder that is there is taken for complete
-        write_text(new / ".gitignore", (resources() / ".dvc" / ".gitignore").read_text(encoding="utf-8"))
+    with create_folder_atomically(folder) as new:  # whole or absent, since a folder that is there is taken for complete
+        write_text(new / ".gitignore", (resources_folder() / ".dvc" / ".gitignore").read_text(encoding="utf-8"))
         write_text(new / "config", dvc_settings(with_git))
     return "DVC records the data here" + ("." if with_git else ", without git.")
 
@@ -161,7 +162,7 @@ def backup(file: Path) -> None:
     files that you wrote. The command may run while other commands use the workspace. API keys (.env) are left out. If a
     team keeps its data on servers, their own tools must back these up (docs/deployment.md).
     """
-    from ops.core.backup import backup as copy
+    from ops.core.backup import create_backup as copy
 
     if file.exists():
         raise DataError(file, "", "is there already", "Name another")
@@ -200,7 +201,7 @@ def restore(file: Path, only: tuple[str, ...], replace: bool) -> None:
     exist, so that nothing that you have paid for since the backup is lost. A registry that is not empty and files that
     differ from the backup are left unchanged unless you give --replace.
     """
-    from ops.core.backup import restore as put_back
+    from ops.core.backup import restore_backup as put_back
 
     file = file.resolve()
     for part, said in put_back(workspace_here(), file, only, replace=replace).items():

@@ -15,7 +15,7 @@ from pipelines.commands.shown import print_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ops.spending.books import SettledCall, Spent
+    from ops.spending.books import SettledCall, SpendingSum
 
 _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 
@@ -37,18 +37,18 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
     purpose, by worker and by month. A call is lost if it was sent and no response arrived. It is counted at the highest
     price that it can have.
     """
-    from ops.core.parts import LEDGER, missing_parts
+    from ops.core.parts import LEDGER, find_missing_parts
     from ops.spending.ledger import open_ledger
     from ops.store import open_cache
-    from ops.workers.call import BookingDesk
+    from ops.workers.call import CallRecorder
     from pipelines.commands.shown import console as shown
 
     workspace, console = Workspace.find(), shown()
-    for missing in missing_parts(workspace, LEDGER):
+    for missing in find_missing_parts(workspace, LEDGER):
         raise missing
     books = open_ledger(workspace.ledger)
-    if books.unmeasured():
-        BookingDesk(open_cache(workspace.cache), books).measure_lost()
+    if books.lost_keys_without_cost():
+        CallRecorder(open_cache(workspace.cache), books).book_lost_calls()
     parts = {
         "run": books.by_run() if run is None else {},
         "purpose": books.by_purpose(run),
@@ -56,7 +56,7 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
         "month": books.by_month(run),
     }
     if as_json:
-        latest = [call._asdict() for call in books.latest(calls, run)] if calls else []
+        latest = [call._asdict() for call in books.latest_calls(calls, run)] if calls else []
         print_json({**parts, "reserved": books.open_reservations(), "calls": latest})
         return
     for what, spent in parts.items():
@@ -64,7 +64,7 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
             console.print(_table(what, spent))
             console.print()
     if calls:
-        for call in _calls(books.latest(calls, run)):
+        for call in _calls(books.latest_calls(calls, run)):
             console.print(call)
             console.print()
     if not parts["purpose"]:
@@ -77,11 +77,11 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
             console.print(f"reserved by running processes: ${usd:.4f} of run {name}", highlight=False)
 
 
-def _lost(run: str, spent: Spent) -> str:
-    from ops.core.errors import counted
+def _lost(run: str, spent: SpendingSum) -> str:
+    from ops.core.errors import format_count
 
     return (
-        f"lost: {counted(spent.lost, 'call')} of run {run} sent and not answered (killed, cancelled, timed out); "
+        f"lost: {format_count(spent.lost, 'call')} of run {run} sent and not answered (killed, cancelled, timed out); "
         f"${spent.lost_usd:.4f} of its USD counts them at what they cost at worst, or as measured since"
     )
 
@@ -104,7 +104,7 @@ def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
         )  # fmt: skip
 
 
-def _table(what: str, spent: Mapping[str, Spent]) -> Table:
+def _table(what: str, spent: Mapping[str, SpendingSum]) -> Table:
     from pipelines.commands.shown import table
 
     columns = {"calls": ",", "lost": ",", "prompt_tokens": ",", "completion_tokens": ",", "usd": ".4f"}

@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from ops.core.errors import PodiumError
-from ops.core.installation import resources
-from ops.core.parts import ACCEPT
+from ops.core.installation import resources_folder
+from ops.core.parts import ACCEPT_OPTION
 from ops.core.workspace import Workspace
 from pipelines.asking import accepts
 from pipelines.commands.help import Command
@@ -25,7 +25,7 @@ def workspace_or_defaults() -> Workspace:
     try:
         return Workspace.find()
     except PodiumError:
-        return Workspace(resources())
+        return Workspace(resources_folder())
 
 
 class _Named(click.ParamType):
@@ -92,7 +92,7 @@ recipe_option = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 seed_option = click.option("--seed", type=SEED, metavar="N", help="Use this seed instead of the recipe's own seed.")
 accept_missing_option = click.option(
-    ACCEPT, is_flag=True, expose_value=False, callback=lambda context, _, value: accepts(context, value),
+    ACCEPT_OPTION, is_flag=True, expose_value=False, callback=lambda context, _, value: accepts(context, value),
     help="Continue although the ledger, the store of responses or the registry is missing, and begin a new one.",
 )  # fmt: skip
 

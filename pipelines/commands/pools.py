@@ -83,8 +83,8 @@ def show(pool: str, as_json: bool) -> None:
     """
     from ops.config import load_pool, pool_file
     from ops.config.base import key_problem
-    from ops.workers.pool import pool_rows
-    from ops.workers.unsent import unsent
+    from ops.workers.pool import build_pool_table
+    from ops.workers.unsent import find_unsent_settings
     from pipelines.commands.shown import console, fits, table
 
     config = workspace_or_defaults().config
@@ -96,7 +96,7 @@ def show(pool: str, as_json: bool) -> None:
     console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
     console().print(chosen.description, markup=False)
     console().print()
-    head, rows = pool_rows(chosen)
+    head, rows = build_pool_table(chosen)
     whole, on = table(head, rows), console()
     names = {"worker", "model", "tags"}
     columns = [place for place, name in enumerate(head) if name in names]
@@ -107,7 +107,7 @@ def show(pool: str, as_json: bool) -> None:
     for name, variable in chosen.missing_keys().items():
         click.echo(f"{name}: {variable} {key_problem(variable)}")
     for worker in chosen.workers:
-        for error in unsent(worker, pool_file(config, pool)):
+        for error in find_unsent_settings(worker, pool_file(config, pool)):
             click.echo(str(error))
 
 
@@ -136,13 +136,13 @@ def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | N
     The command writes config/pools/NAME.yaml with one worker for each of MODELS. A model is named as LiteLLM names it:
     provider/model. Settings that a model does not accept are left out. No model is called.
     """
-    from ops.workers.new_pool import new_pool
-    from ops.workers.providers import price_of
+    from ops.workers.new_pool import create_pool
+    from ops.workers.providers import find_price
 
     workspace = Workspace.find()
-    made = new_pool(workspace.config, name, models, api_base, _price(price))
+    made = create_pool(workspace.config, name, models, api_base, _price(price))
     for worker in made.workers:
-        price, key = price_of(worker, name), worker.api_key_env or "no key"
+        price, key = find_price(worker, name), worker.api_key_env or "no key"
         rates = f"{price.input:g} / {price.output:g}"
         click.echo(f"{worker.name}: {worker.model}, {rates} USD per million tokens, {key}")
     click.echo(f"written to config/pools/{name}.yaml")
@@ -188,7 +188,7 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
 
     workspace = Workspace.find()
     chosen, file = load_pool(workspace.config, pool), pool_file(workspace.config, pool)
-    most = pinging.most_usd(chosen, file)
+    most = pinging.max_ping_usd(chosen, file)
     what = f"One call to each worker of {pool} costs ${most:.4f} at most"
     if dry_run:
         click.echo(f"{what}. Nothing was done")
@@ -197,7 +197,7 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     if most > 0:
         confirm(what, yes)
     with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:
-        results = pinging.ping(chosen, file, cache, ledger)
+        results = pinging.ping_pool(chosen, file, cache, ledger)
     if as_json:
         print_json([result._asdict() for result in results])
     else:
@@ -226,19 +226,19 @@ def diff(old: str, new: str, as_json: bool) -> None:
     those that OLD does not have.
     """
     from ops.config import load_pool
-    from ops.workers.pool import difference
+    from ops.workers.pool import compare_pools
 
     before, after = (load_pool(workspace_or_defaults().config, name) for name in (old, new))
     if as_json:
-        print_json(difference(before, after))
+        print_json(compare_pools(before, after))
         return
     _print_difference(before, after)
 
 
 def _print_difference(old: Pool, new: Pool) -> None:
-    from ops.workers.pool import difference
+    from ops.workers.pool import compare_pools
 
-    changes = difference(old, new)
+    changes = compare_pools(old, new)
     click.echo(changes)
     if not changes:
         return

@@ -90,7 +90,7 @@ def measure_judges(
     if not setup.recipe.judges:
         return
     labels = "gold answers" if answers is None else answers.name
-    client, costs, todo = open_client(setup.beside("judges"), "quality"), [], {}
+    client, costs, todo = open_client(setup.with_account("judges"), "quality"), [], {}
     for name, grader in setup.recipe.judges.items():
         own = todo[name] = _labelled(workspace, setup.recipe, name, answers, questions)
         asked = [build_judge_request(each.problem, each.answer) for each in own]
@@ -103,7 +103,7 @@ def measure_judges(
         return
     confirm_spending(setup, yes, cost.usd)
     for name, grader in setup.recipe.judges.items():
-        with serve_pool(setup.every_pool[grader.pool or setup.recipe.pool], workspace):
+        with serve_pool(setup.all_pools[grader.pool or setup.recipe.pool], workspace):
             found = measure_agreement(name, grader.worker, labels, todo[name], client)
         save_agreement(workspace, grader, found)
         click.echo(found)

@@ -133,16 +133,16 @@ def _mistake(load: Callable[[], Any]) -> str:
 def _files(workspace: Workspace) -> Iterator[tuple[Path, Callable[[], Any]]]:
     """Every file of config/ that Podium reads, and what loads it."""
     from ops.config import Setup, load_alerts, load_deepspeed, load_gate, load_pool, load_retraining, load_serving
-    from ops.config import load as load_file
+    from ops.config import load_settings as load_file
     from ops.config.studies import load_studies
     from ops.planning.shape import MODELS_FILE, ModelShapes
-    from ops.workers.unsent import unsent
+    from ops.workers.unsent import find_unsent_settings
 
     config = workspace.config
 
     def pool(file: Path) -> None:
         for worker in load_pool(config, file.stem).workers:
-            for error in unsent(worker, file):
+            for error in find_unsent_settings(worker, file):
                 raise error
 
     def recipe(file: Path) -> None:

@@ -34,22 +34,22 @@ def status(as_json: bool) -> None:
     has not promoted it.
     """
     from ops.alerts.notify import kept
-    from ops.core.parts import REGISTRY, find_lost_alerts, missing_parts
+    from ops.core.parts import REGISTRY, find_lost_alerts, find_missing_parts
     from ops.release import registry
-    from ops.spending.books import this_month
+    from ops.spending.books import current_month
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
-    missing = missing_parts(workspace)
+    missing = find_missing_parts(workspace)
     if (lost_alerts := find_lost_alerts(workspace)) is not None:
         missing.append(lost_alerts)
     champion = challenger = None
-    if all(each.file != str(workspace.state / REGISTRY.place) for each in missing):
+    if all(each.file != str(workspace.state / REGISTRY.relative_path) for each in missing):
         champion, challenger = registry.champion(workspace), registry.challenger(workspace)
     runs, alerts = _runs(workspace, 1), kept(workspace, ALERTS)
     books = open_ledger(workspace.ledger)
     has_ledger = all(each.file != str(workspace.ledger) for each in missing)
-    month, spent = this_month(), books.by_month() if has_ledger else {}
+    month, spent = current_month(), books.by_month() if has_ledger else {}
     facts = {
         "workspace": str(workspace.root),
         "champion": champion and {"version": champion.version, "recipe": champion.tags.get("recipe", "")},

@@ -72,7 +72,7 @@ def study(
     from pipelines.quiet import quiet
 
     quiet()
-    from ops.core.documents import write_between
+    from ops.core.documents import replace_marked_text
     from pipelines.studies import made
 
     text = made(workspace, name, changes, recipe, seeds, yes, dry_run, picture and workspace.root / picture)
@@ -80,5 +80,5 @@ def study(
         return
     click.echo(text, nl=False)
     if into is not None:
-        write_between(workspace.root / into, f"<!-- made by `podium study {name}` -->", text)
+        replace_marked_text(workspace.root / into, f"<!-- made by `podium study {name}` -->", text)
         click.echo(f"written to {into}")

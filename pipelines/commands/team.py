@@ -8,7 +8,7 @@ from contextlib import closing
 import click
 
 from ops.core.errors import ConfigError, PodiumError
-from ops.core.installation import install_extra
+from ops.core.installation import install_extra_command
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import dry_run_option, recipe_argument, seed_option, yes_option
@@ -68,7 +68,7 @@ def setup(gpu: int) -> None:
         instance.all_instigator_state()
         instance.event_log_storage.set_concurrency_slots(GPU, gpu)
     ledger = open_ledger(workspace.ledger)
-    ledger.sweep()
+    ledger.release_ended_processes()
     ledger.close()
     click.echo(f"the team's tables are there; {gpu} steps with a GPU at once")
 
@@ -131,7 +131,9 @@ def _check_encoding(variable: str) -> None:
     try:
         import psycopg2  # Dagster's driver
     except ImportError:
-        raise PodiumError(f"psycopg2 is not installed, and a team needs it. Run {install_extra('team')}") from None
+        raise PodiumError(
+            f"psycopg2 is not installed, and a team needs it. Run {install_extra_command('team')}"
+        ) from None
     scheme, _, place = os.environ.get(variable, "").partition("://")
     if not scheme.startswith("postgres"):
         return

@@ -12,8 +12,8 @@ from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.estimate import Estimate
 from ops.retraining.standing import decided
-from ops.spending.books import usd
-from ops.workers.pool import difference
+from ops.spending.books import format_usd
+from ops.workers.pool import compare_pools
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.shown import print_json
 from pipelines.retraining.launch import change_tags, estimated, estimated_drift
@@ -44,7 +44,7 @@ def _facts(found: Due, priced: Estimate | None) -> dict[str, object]:
     return {
         "champion": change.version,
         "recipe": found.snapshot.recipe_file,
-        "difference": difference(change.before, found.snapshot.pool),
+        "difference": compare_pools(change.before, found.snapshot.pool),
         "plan": "" if found.plan.is_empty else str(found.plan),
         "usd": None if priced is None else priced.usd._asdict(),
         "budget_usd": found.snapshot.retraining.budget_usd,
@@ -56,7 +56,7 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
     snapshot, change = found.snapshot, found.snapshot.change
     assert change is not None
     console.print(f"Champion    version {change.version}, recipe {snapshot.recipe_file}, seed {snapshot.recipe.seed}")
-    for line in str(difference(change.before, snapshot.pool)).splitlines():
+    for line in str(compare_pools(change.before, snapshot.pool)).splitlines():
         console.print(f"Pool        {line}", markup=False)
     if priced is None:
         console.print("Plan        nothing to do: the pool is as its last run left it")
@@ -66,12 +66,16 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
         table = Table("step", "what", "USD", "at most", box=None, padding=(0, 2, 0, 0))
         for part in priced.parts:
             what = f"{part.calls_formula}{' (if needed)' * part.is_conditional}"
-            table.add_row(part.name, what, usd(part.usd.expected), usd(part.usd.high))
+            table.add_row(part.name, what, format_usd(part.usd.expected), format_usd(part.usd.high))
         console.print(table)
-    total = f"about {usd(priced.usd.expected)}, at most {usd(priced.usd.high)}" if priced.parts else priced
+    total = (
+        f"about {format_usd(priced.usd.expected)}, at most {format_usd(priced.usd.high)}" if priced.parts else priced
+    )
     console.print(f"Estimate    {total}", markup=False)
     if priced.usd.expected > (budget := snapshot.retraining.budget_usd):
-        console.print(f"            more than retraining.budget_usd ({usd(budget)}): the sensor does not start it")
+        console.print(
+            f"            more than retraining.budget_usd ({format_usd(budget)}): the sensor does not start it"
+        )
 
 
 def retrain(workspace: Workspace, yes: bool = True) -> bool:

@@ -16,7 +16,7 @@ from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.retraining.estimate import Estimate, estimate, estimate_drift
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 from ops.workers.client import WorkerClient
 
 POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"
@@ -71,8 +71,8 @@ def launch(workspace: Workspace, instance: dg.DagsterInstance, found: Due, cause
     occasion = f"plan waits {found.key}"
     if was_noticed(workspace, occasion):
         return Launch(why=why)
-    parts = "\n".join(f"* {part.name}: {part.calls_formula}, {usd(part.usd.expected)}" for part in priced.parts)
-    title = f"retraining for about {usd(priced.usd.expected)} waits for a person"
+    parts = "\n".join(f"* {part.name}: {part.calls_formula}, {format_usd(part.usd.expected)}" for part in priced.parts)
+    title = f"retraining for about {format_usd(priced.usd.expected)} waits for a person"
     text = f"{found.plan}\n{priced}\nretraining.budget_usd is {budget:g}"
     notify(workspace, PLAN_WAITS.notice(title, text, occasion=occasion))
     facts = {

@@ -13,7 +13,7 @@ from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.config import Setup
-from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import SoloResponses, collect_scores
@@ -22,13 +22,13 @@ from ops.planning.estimate import Range
 from ops.planning.lengths import read_shortlist
 from ops.planning.stored import compute_remaining
 from ops.precaching.opening import open_client
-from ops.results.leaderboard import Columns, Leaderboard, percent
-from ops.results.summary import Summary, by_question, mean_per_answer
+from ops.results.leaderboard import Leaderboard, TableData, format_accuracy
+from ops.results.summary import Summary, average_by_question, mean_per_answer
 from ops.results.table import Rows
 from ops.retraining.estimate import stages
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation_questions
-from ops.workers.pool import at_prices
+from ops.workers.pool import reprice_responses
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.lazy import CommandError
 from pipelines.commands.options import RECIPE, dry_run_option, seed_option, yes_option
@@ -50,10 +50,10 @@ def write_scores(setup: Setup, yes: bool) -> None:
     benchmarks = [name for name, own in read_evaluation_questions(workspace, setup.recipe).items() if own]
     alone = [row for rows in answer_evaluation_questions(setup, client, benchmarks).values() for row in rows]
     asked = score_baselines(setup, client, benchmarks)
-    answers = SoloResponses(at_prices(alone, setup.pool), TrainingAnswers.read(setup).responses)
+    answers = SoloResponses(reprice_responses(alone, setup.pool), TrainingAnswers.read(setup).responses)
     names = setup.recipe.evaluation.baselines
     made = {name: collect_scores(answers, [name], make_score_reader(setup)) for name in names or ()}
-    write_between(workspace.root / MEASUREMENTS, MARK, scores_table(made, asked))
+    replace_marked_text(workspace.root / MEASUREMENTS, MARK, scores_table(made, asked))
 
 
 def cost(setup: Setup) -> Range:
@@ -64,15 +64,17 @@ def cost(setup: Setup) -> Range:
 def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]) -> str:
     """Return the table of baseline → benchmark scores; `asked`: the rows of baselines that call workers, whose calls
     are counted."""
-    table = Columns(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])
+    table = TableData(["system", "in-domain, %", "OOD, %", "USD a question", "tokens", "calls"], [])
     for name, systems in made.items():
-        calls = mean_per_answer(by_question(asked[name]), "calls") if name in asked else 1.0
+        calls = mean_per_answer(average_by_question(asked[name]), "calls") if name in asked else 1.0
         board = Leaderboard(systems)
         for system in systems:
-            in_domain, ood = (percent(board.mean(system, of())) for of in (training_benchmarks, ood_benchmarks))
-            cost = board.cost(system, training_benchmarks())
+            in_domain, ood = (
+                format_accuracy(board.mean_accuracy(system, of())) for of in (training_benchmarks, ood_benchmarks)
+            )
+            cost = board.mean_cost(system, training_benchmarks())
             table.rows.append([system, in_domain, ood, f"{cost.usd:.6f}", f"{cost.tokens:,.0f}", f"{calls:.1f}"])
-    return markdown_table(*table) + "\n"
+    return format_markdown_table(*table) + "\n"
 
 
 @click.command()

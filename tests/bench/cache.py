@@ -240,7 +240,7 @@ def _pages(entries: int) -> Iterator[list[Entry]]:
             response = Response(f"Answer: {number:012}", Usage(10, 5), 2e-5, 0.25, "stop")
             messages = f'[{{"content":"What is {number:012}?","role":"user"}}]'
             material = f'{{"messages":{messages},"sample":0,"worker":{identity}}}'
-            page.append(Entry.of_response(key.hex(), material, response, now))
+            page.append(Entry.from_response(key.hex(), material, response, now))
         yield page
 
 

@@ -1,4 +1,4 @@
-"""Podium's client relative to bare `litellm.acompletion`: the same new questions, asked in both ways in turn.
+"""Podium's client relative to bare `import_litellm.acompletion`: the same new questions, asked in both ways in turn.
 
 Podium's client calls an embedded worker without LiteLLM; the reference is the same worker as LiteLLM's custom provider.
 """
@@ -25,7 +25,7 @@ from ops.store import ResponseCache
 from ops.synthetic.problems import generate_problems
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
-from ops.workers.providers import is_remote, litellm, request_settings
+from ops.workers.providers import import_litellm, is_remote, request_settings
 from tests.bench.fast_worker import fast_worker
 from tests.bench.row import Row, sized
 from tests.faults.limits_run import Order, live, several
@@ -147,7 +147,7 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
         return await client.complete(worker, messages)
 
     async def bare(messages: list[Message]) -> object:
-        return await litellm().acompletion(messages=messages, **settings)
+        return await import_litellm().acompletion(messages=messages, **settings)
 
     async def rounds() -> tuple[Cost, Cost]:
         costs: dict[Ask, list[Cost]] = {ours: [], bare: []}
@@ -166,7 +166,7 @@ def _compare(worker: Worker, folder: Path) -> tuple[Cost, Cost]:
 
 def _as_custom_provider(settings: dict[str, Any]) -> None:
     """Register the embedded workers with LiteLLM as a custom provider, and let a call's settings name it."""
-    library = litellm()
+    library = import_litellm()
     from tests.bench.embedded_provider import PROVIDER
 
     library.custom_provider_map = [{"provider": EMBEDDED, "custom_handler": PROVIDER}]

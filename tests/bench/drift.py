@@ -11,7 +11,7 @@ from datetime import date, timedelta
 import numpy as np
 
 from ops.config import Drift, load_retraining
-from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.workspace import Workspace
 from ops.retraining.drift import YEAR, DriftRecord, Pair
 from tests.bench.row import sized
@@ -126,14 +126,14 @@ def table(settings: Drift) -> str:
             *delays,
         ))  # fmt: skip
     head = ("a worker", "gives its usual answer", "false alarms", "found", "half within (rounds)", "95 % within")
-    return markdown_table(head, rows)
+    return format_markdown_table(head, rows)
 
 
 def main() -> None:
     """Simulate, and write the table."""
     workspace = Workspace.find()
     text = table(load_retraining(workspace.config).drift)
-    write_between(workspace.root / MEASUREMENTS, MARK, text)
+    replace_marked_text(workspace.root / MEASUREMENTS, MARK, text)
     print(text)
 
 

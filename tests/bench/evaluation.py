@@ -34,7 +34,7 @@ from ops.evaluation.runner import evaluate
 from ops.evaluation.sorting import RowSorter
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
-from ops.results.table import at_prices, iterate_rows, joined, scan
+from ops.results.table import concatenate_rows, iterate_rows, reprice_rows, scan_rows
 from ops.spending.ledger import Ledger
 from ops.store import Kind, ResponseCache, open_backend
 from ops.workers.call import Account
@@ -227,7 +227,7 @@ def main(rows: int, given: Sequence[str]) -> None:
     PROVIDERS.entries["bench"] = Provider("bench", plugin="tests.bench.simulated_worker")
     asyncio.run(_evaluate(rows, folder, simulation))
     pool = Pool(name="bench", workers=(Worker(name="echo", model="bench/echo", price=Price(input=1.0, output=1.0)),))
-    scored = summarize(at_prices(joined(scan(_scores(folder, name)) for name in BENCHMARKS), pool))
+    scored = summarize(reprice_rows(concatenate_rows(scan_rows(_scores(folder, name)) for name in BENCHMARKS), pool))
     (folder / "accuracy.json").write_text(str(scored[BENCHMARKS[0]].accuracy.mean), encoding="utf-8")
     simulation.note_peak()
 

@@ -26,7 +26,7 @@ from ops.store import ResponseCache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 from ops.workers.queue import WorkerQueue
-from ops.workers.scheduling import ALONE, Client, Speeds, Turn
+from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Client, Turn
 from ops.workflow.execution import build_worker_messages, execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -119,18 +119,18 @@ class Sleeper:
     def __init__(self, latency: Callable[[Worker, Sequence[Message]], float]) -> None:
         self.latency = latency
         self.work: dict[str, float] = {}
-        self._speeds = Speeds()
+        self._speeds = CallDurations()
         self._queues: dict[str, WorkerQueue] = {}
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         taken = self.latency(worker, messages)
         queue = self._queues.setdefault(worker.name, WorkerQueue(worker, speeds=self._speeds))
         place = await queue.enter("call", 0, turn)
         await asyncio.sleep(taken)
         queue.leave(place, 0)
-        queue.answered(place, 5)
+        queue.record_answer(place, 5)
         self.work[worker.name] = self.work.get(worker.name, 0.0) + taken
         return Response(f"{worker.name} of {len(messages)}", Usage(10, 5), 0.0, taken, "stop")
 

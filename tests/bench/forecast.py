@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, replace_marked_text
 from ops.core.workspace import Workspace
 from ops.planning.forecast import MIN_GAIN, Outlook, assess_outlook
 from tests.bench.row import sized
@@ -80,7 +80,7 @@ def table(made: list[Row]) -> str:
 def main() -> None:
     """Simulate, and write the table."""
     text = table(rows())
-    write_between(Workspace.find().root / MEASUREMENTS, MARK, text)
+    replace_marked_text(Workspace.find().root / MEASUREMENTS, MARK, text)
     print(text)
 
 

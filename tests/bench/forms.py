@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, replace_marked_text
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import grade, grade_many
@@ -170,7 +170,7 @@ def main() -> int:
         text += f"\n\n{real_report(file)}"
     else:
         print(f"no real problems at {file}: their table is left out")
-    write_between(root / MEASUREMENTS, MARK, text)
+    replace_marked_text(root / MEASUREMENTS, MARK, text)
     print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, replace_marked_text
 from ops.core.workspace import Workspace
 from ops.release.promotion import confidence_at
-from ops.results.statistics import Stratum, detectable_paired
+from ops.results.statistics import Stratum, detectable_difference
 from tests.bench.row import sized
 from tests.unit.test_interim_analyses import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
 
@@ -69,7 +69,7 @@ def rows() -> Sequence[Row]:
     add(name, "champions lost", "nothing", lambda: over_nights(-margin, 1, 14, counted=False))
     for analysis in (1, NIGHTS):
         level = 1 - confidence_at(GATE, analysis)
-        found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
+        found = detectable_difference([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
         better = found - margin
         what = f"better by {100 * better:.1f} points, analysis {analysis}"
         add(what, "challengers", "80 %", lambda b=better, k=analysis: at_analysis(b, k, 15))
@@ -96,7 +96,7 @@ def main() -> None:
     """Simulate, and write the table."""
     file = Workspace.find().root / MEASUREMENTS
     text = table(rows())
-    write_between(file, MARK, text)
+    replace_marked_text(file, MARK, text)
     print(text)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ops.benchmarks.base import LoadedSplit
 from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.config import BenchmarkSource
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, replace_marked_text
 from ops.core.problem import Split
 from ops.core.workspace import Workspace
 from ops.grading import configure, find_available_isolation
@@ -71,7 +71,7 @@ def main() -> int:
         print(f"grading {name} …", flush=True)
         sets[name] = grade_set(folder, name)
     text = render_gold_report(sets, find_available_isolation())
-    write_between(root / MEASUREMENTS, MARK, text)
+    replace_marked_text(root / MEASUREMENTS, MARK, text)
     print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.config import load_pool
-from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.baselines.best_static import convert_steps
 from ops.grading import configure, grade_many, worker_prompt
-from ops.results.leaderboard import percent
-from ops.results.statistics import mean_estimate
+from ops.results.leaderboard import format_accuracy
+from ops.results.statistics import estimate_mean
 from ops.synthetic.families import FAMILIES
 from ops.synthetic.flows import (
     CHECK,
@@ -83,7 +83,7 @@ class Bench:
             else:
                 answer = respond(name, messages, sample=sample, temperature=worker.temperature or 1.0).text
             assert worker.price is not None  # the embedded pool states its prices
-            usd = worker.price.usd(
+            usd = worker.price.compute_usd(
                 Usage(sum(count_tokens(message["content"]) for message in messages), count_tokens(answer))
             )
             self._answers[key] = answer, usd
@@ -126,7 +126,7 @@ def share(results: Results, problems: Sequence[Problem], *names: str) -> str:
 
 def mean_text(values: Sequence[float]) -> str:
     """Format a mean in per cent, ± one standard error."""
-    return percent(mean_estimate(values))
+    return format_accuracy(estimate_mean(values))
 
 
 def tables() -> str:
@@ -166,8 +166,8 @@ def tables() -> str:
             cells.append(f"**{right:.0f}**" if name == winner else f"{right:.0f}")
         families.append((family.name, *cells, winner))
     head = ("of the test questions, %", "target", "in-domain", "OOD")
-    best_of_each = markdown_table(("family", *KINDS.values(), "the winner"), families)
-    return f"{markdown_table(head, systems)}\n\n{best_of_each}\n"
+    best_of_each = format_markdown_table(("family", *KINDS.values(), "the winner"), families)
+    return f"{format_markdown_table(head, systems)}\n\n{best_of_each}\n"
 
 
 def voted(problems: Sequence[Problem], name: str) -> str:
@@ -201,7 +201,7 @@ def traced() -> str:
                 misstep = f"{step.kind}, {step.where}: {step.what}"
                 rows.append((name, problem.question, thought.text, problem.answer, misstep))
                 break
-    return markdown_table(("worker", "question", "its response", "gold", "the misstep"), rows) + "\n"
+    return format_markdown_table(("worker", "question", "its response", "gold", "the misstep"), rows) + "\n"
 
 
 def main() -> int:
@@ -209,7 +209,7 @@ def main() -> int:
     made = {"landing": (MARK, tables), "traced": (TRACED, traced)}
     for name in sys.argv[1:] or made:
         mark, table = made[name]
-        write_between(Workspace.find().root / MEASUREMENTS, mark, table())
+        replace_marked_text(Workspace.find().root / MEASUREMENTS, mark, table())
         print(f"{MEASUREMENTS}: {name} written")
     return 0
 

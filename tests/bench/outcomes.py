@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Replay, Worker
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, replace_marked_text
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
@@ -165,7 +165,7 @@ def main() -> int:
         print(f"{MATRIX.parent.name}/ is not beside the project: nothing to do")
         return 0
     text = report(matrix_rows(), replayed_verdicts())
-    write_between(ROOT / MEASUREMENTS, MARK, text)
+    replace_marked_text(ROOT / MEASUREMENTS, MARK, text)
     print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 

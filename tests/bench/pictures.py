@@ -65,7 +65,7 @@ class Embedded:
         reply = answer(messages, model=worker.model, sample=sample)
         usage = Usage(reply.usage.prompt_tokens, reply.usage.completion_tokens)
         assert worker.price is not None  # the quickstart's pool states every price
-        text, usd = reply.choices[0].message.content, worker.price.usd(usage)
+        text, usd = reply.choices[0].message.content, worker.price.compute_usd(usage)
         return Response(text, usage, usd, worker.latency_s or 0.0, "stop")
 
 

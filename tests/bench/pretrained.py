@@ -21,15 +21,15 @@ from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.conductor.policy import Conductor
 from ops.config import Recipe, Setup
-from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.precaching.opening import open_client
-from ops.results.leaderboard import Leaderboard, percent
+from ops.results.leaderboard import Leaderboard, format_accuracy
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.statistics import mean_estimate
+from ops.results.statistics import estimate_mean
 from ops.results.summary import summarize
 from ops.training.cold_start.base_policy import base_policy_folder, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
@@ -67,7 +67,7 @@ def main() -> int:
         "Conductor": _read(setup, folder / "policy"),
     }
     parts = (_scores(systems), _steps(read_curve(folder)), _facts(record, trained))
-    write_between(workspace.root / MEASUREMENTS, MARK, "\n".join(parts))
+    replace_marked_text(workspace.root / MEASUREMENTS, MARK, "\n".join(parts))
     return 0
 
 
@@ -102,21 +102,21 @@ def _scores(systems: Mapping[str, Rows]) -> str:
         table.append((
             name,
             len(rows),
-            *(percent(board.mean(name, names())) for names in (training_benchmarks, ood_benchmarks)),
+            *(format_accuracy(board.mean_accuracy(name, names())) for names in (training_benchmarks, ood_benchmarks)),
             f"{100 * len(written) / len(rows):.1f}",
             f"{100 * fmean(row.correct for row in written):.1f}" if written else "–",
             f"{fmean(row.steps for row in written):.2f}" if written else "–",
         ))  # fmt: skip
     seen, unseen = (_gain(systems, names()) for names in (training_benchmarks, ood_benchmarks))
     gain = f"GRPO adds {seen} points in-domain and {unseen} out of distribution, paired by question."
-    return f"{markdown_table(head, table)}\n\n{gain}\n"
+    return f"{format_markdown_table(head, table)}\n\n{gain}\n"
 
 
 def _gain(systems: Mapping[str, Rows], names: Sequence[str]) -> str:
     """Return the Conductor's accuracy minus its cold start's, in points ± a standard error over questions."""
     pairs = zip(systems["Conductor"], systems["cold start"], strict=True)
     gains = [after.correct - before.correct for after, before in pairs if after.benchmark in names]
-    return percent(mean_estimate(gains))
+    return format_accuracy(estimate_mean(gains))
 
 
 def _steps(curve: Sequence[Mapping[str, Any]]) -> str:
@@ -138,7 +138,7 @@ def _steps(curve: Sequence[Mapping[str, Any]]) -> str:
         means = {name: fmean(float(read(row)) for row in rows) for name, read in columns.items()}
         cells = (f"{mean:.3f}" if name == "reward" else f"{mean:.1f}" for name, mean in means.items())
         table.append((f"{first + 1} to {first + len(rows)}", *cells))
-    return markdown_table(("steps of GRPO", *columns), table) + "\n"
+    return format_markdown_table(("steps of GRPO", *columns), table) + "\n"
 
 
 def _facts(record: ColdStartRecord, trained: RunResult) -> str:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ops.benchmarks.base import EVALUATION_SEED, sample_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkSource, Setup, Worker
-from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
@@ -29,8 +29,8 @@ from ops.local_models.vllm_server import serve_pool
 from ops.precaching.opening import open_client
 from ops.precaching.precache import precache_worker
 from ops.quality.gold import grade_gold
-from ops.results.leaderboard import percent
-from ops.results.statistics import accuracy_estimate
+from ops.results.leaderboard import format_accuracy
+from ops.results.statistics import estimate_accuracy
 from ops.workers.client import WorkerClient
 from tests.bench.real_data import ROWS
 
@@ -89,7 +89,7 @@ def table(sets: dict[str, Answers], worker: Worker) -> str:
         "rows", "questions", "answers", "right, %", f"cut at {worker.max_tokens} tokens, %", "no answer found, %",
         "unscorable", "tokens an answer", "tokens/s",
     )  # fmt: skip
-    return markdown_table(head, [(name, *_cells(answers)) for name, answers in sets.items()])
+    return format_markdown_table(head, [(name, *_cells(answers)) for name, answers in sets.items()])
 
 
 def _cells(answers: Answers) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _cells(answers: Answers) -> tuple[str, ...]:
 
     def share(of: Callable[[ResponseRow], float]) -> str:
         answers = [[of(row) for row in own if row.status != "unreachable"] for own in by_question.values()]
-        return percent(accuracy_estimate([fmean(own) for own in answers if own]))
+        return format_accuracy(estimate_accuracy([fmean(own) for own in answers if own]))
 
     return (
         str(len(by_question)),
@@ -141,7 +141,7 @@ def main() -> int:
     with serve_pool(pool, workspace):
         sets = {name: ask(own, pool.worker(WORKER), client) for name, own in asked.items()}
     text = table(sets, pool.worker(WORKER))
-    write_between(workspace.root / MEASUREMENTS, MARK, text)
+    replace_marked_text(workspace.root / MEASUREMENTS, MARK, text)
     print(f"{text}\nwritten to {MEASUREMENTS}")
     return 0
 

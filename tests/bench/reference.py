@@ -35,8 +35,8 @@ from ops.config import (
 )
 from ops.config.studies import Studies
 from ops.core.atomic import write_text
-from ops.core.documents import MEASUREMENTS, markdown_table
-from ops.core.installation import resources
+from ops.core.documents import MEASUREMENTS, format_markdown_table
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Range, add_costs
 from ops.planning.machine import Machine, parse_gpus
@@ -133,7 +133,7 @@ def _sections(model: type[BaseModel], path: str, described: set[type[BaseModel]]
         kind = " or ".join(f"section [{each.__name__}](#{each.__name__.lower()})" for each in nested)
         rows.append((f"`{name}`", kind or f"`{_type(field.annotation)}`", _default(field), field.description or ""))
         below += [(f"{path}{name}", each) for each in nested if each not in described]
-    parts = [markdown_table(("key", "type", "default", "meaning"), rows)]
+    parts = [format_markdown_table(("key", "type", "default", "meaning"), rows)]
     for where, each in below:
         if each not in described:
             parts.append(f"### {each.__name__}\n\n`{where}`. {_first(each)}")
@@ -221,7 +221,7 @@ def environment() -> str:
     """Write the variables of .env.example under its headings."""
     rows: list[tuple[object, ...]] = []
     words: list[str] = []
-    for line in (resources() / ".env.example").read_text(encoding="utf-8").splitlines():
+    for line in (resources_folder() / ".env.example").read_text(encoding="utf-8").splitlines():
         if found := re.match(r"#?([A-Z][A-Z0-9_]+)=(.*)", line):
             example = f"`{found[2]}`" if found[2] else ""
             rows.append((f"`{found[1]}`", " ".join(words) or rows[-1][1], example))
@@ -235,7 +235,7 @@ def environment() -> str:
         "This page is for everyone who installs or operates Podium. It lists the environment variables that Podium "
         "reads, with their meaning and, for some, an example of a value. `podium` also reads them from the file "
         "`.env` in the project's folder. The table is generated from `.env.example`, which you can copy to `.env`.",
-        markdown_table(("variable", "meaning", "example"), rows),
+        format_markdown_table(("variable", "meaning", "example"), rows),
     )
 
 
@@ -257,7 +257,9 @@ def benchmarks() -> str:
         "The column *splits* names, for training and for testing, the configuration and the split of the dataset "
         "and the number of its rows. If both name the same split, Podium divides it. The column *grader* says how "
         "answers are graded, which [data](../data.md) explains.",
-        markdown_table(("benchmark", "hub dataset", "splits", "columns that are read", "grader", "licence"), rows),
+        format_markdown_table(
+            ("benchmark", "hub dataset", "splits", "columns that are read", "grader", "licence"), rows
+        ),
     )
 
 
@@ -284,7 +286,7 @@ def alerts() -> str:
         "[Operate](../operate.md#alerts) explains how alerts are sent."
     )
     rows = [(each.kind, f"{each.state}.", f"`{each.example}`") for each in CATALOGUE.values()]
-    return _page("Alerts", words, markdown_table(("kind", "what has happened", "command"), rows))
+    return _page("Alerts", words, format_markdown_table(("kind", "what has happened", "command"), rows))
 
 
 def openai() -> str:
@@ -296,7 +298,7 @@ def openai() -> str:
         for name, accepted in route.REFUSED.items():
             values = " or ".join(f"`{json.dumps(value)}`" for value in accepted)
             rows.append((f"`{name}`", f"It is refused unless its value is {values}." if accepted else "It is refused."))
-        parts.append(f"## `{path}`\n\n{markdown_table(('parameter', 'what the server does'), rows)}")
+        parts.append(f"## `{path}`\n\n{format_markdown_table(('parameter', 'what the server does'), rows)}")
     return _page(
         "Parameters of OpenAI's routes",
         "This page is for everyone who writes a client of `podium serve`. It says for each parameter of OpenAI's "
@@ -318,7 +320,7 @@ def plans() -> str:
     rows: list[tuple[object, ...]] = []
     with tempfile.TemporaryDirectory() as folder:
         for source in ("config", "data/few_shots", "data/cold_start"):
-            copytree(resources() / source, Path(folder) / source)
+            copytree(resources_folder() / source, Path(folder) / source)
         workspace = Workspace(Path(folder))
         for name in PLANNED:
             gpus = OTHER_GPUS.get(name, GPUS)
@@ -347,7 +349,7 @@ def plans() -> str:
         "*GPU hours* are the hours of all GPUs together for the policy's own work, without the time of waiting for "
         "workers. A dash means that the recipe trains nothing or needs no GPU. `podium plan RECIPE` prints the "
         "complete plan and what is missing on your machine.",
-        markdown_table(head, rows),
+        format_markdown_table(head, rows),
     )
 
 
@@ -358,7 +360,7 @@ def _without_gated(setup: Setup) -> Setup:
 
 
 def _rollouts(recipe: Recipe) -> str:
-    if not recipe.trains:
+    if not recipe.is_trained:
         return "–"
     further = [stage.grpo(recipe.grpo) for stage in (recipe.adaptive, recipe.recursive) if stage is not None]
     return f"{sum(grpo.steps * grpo.rollouts_per_step for grpo in (recipe.grpo, *further)):,}"

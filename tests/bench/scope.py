@@ -25,7 +25,7 @@ from ops.conductor.chats import ChatCodec
 from ops.conductor.decoder import Decoder, DecoderShape, Floats, Integers
 from ops.conductor.policy import PolicyCard
 from ops.config import load_recipe, load_serving
-from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.release.champion import champion_of
@@ -189,7 +189,7 @@ def main() -> int:
             line("mean log-probability of the policy's greedy completion", confidence(loaded, files.policy), groups),
         ]
     parts = [f"Version {loaded.version}, recipe `quickstart`. In brackets the 95 % interval (Wilson)."]
-    parts.append(markdown_table(HEAD, made))
+    parts.append(format_markdown_table(HEAD, made))
     if loaded.scope is None:
         parts.append("This version has no measure, because its test questions are too few.")
     else:
@@ -198,7 +198,7 @@ def main() -> int:
             (name, len(texts), sum(bool(loaded.scope.notice(text)) for text in texts)) for name, texts in kinds.items()
         ]
         parts.append("The measure that is stored with the version, by family:")
-        parts.append(markdown_table(("questions", "n", "with the notice"), families))
+        parts.append(format_markdown_table(("questions", "n", "with the notice"), families))
     folder = workspace.root / ROWS
     if folder.is_dir():
         real = of_real_rows(folder)
@@ -210,9 +210,9 @@ def main() -> int:
             "The same on real rows: 960 of MATH, MMLU, WebInstruct and LiveCodeBench as the training mix; out of "
             "distribution are BigCodeBench-Hard and GSM8K."
         )
-        parts.append(markdown_table(HEAD, rows))
+        parts.append(format_markdown_table(HEAD, rows))
     text = "\n\n".join(parts)
-    write_between(workspace.root / MEASUREMENTS, MARK, text)
+    replace_marked_text(workspace.root / MEASUREMENTS, MARK, text)
     print(text)
     return 0
 

@@ -23,7 +23,7 @@ from scipy.special import gammaln
 from scipy.stats import spearmanr
 
 from ops.config import Curation
-from ops.core.documents import MEASUREMENTS, write_between
+from ops.core.documents import MEASUREMENTS, replace_marked_text
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_in_domain
@@ -242,7 +242,7 @@ def main() -> int:
     if not (shared() / OUTCOMES).is_file():
         print(f"no outcomes at {shared() / OUTCOMES}: the tables stay as they are", file=sys.stderr)
         return 1
-    write_between(Workspace.find().root / MEASUREMENTS, MARK, tables(load(shared())))
+    replace_marked_text(Workspace.find().root / MEASUREMENTS, MARK, tables(load(shared())))
     print(f"written to {MEASUREMENTS}")
     return 0
 

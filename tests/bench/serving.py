@@ -35,13 +35,13 @@ import yaml
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import PolicyCard
-from ops.core.documents import MEASUREMENTS, markdown_table, write_between
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, grade_many
 from ops.release import registry
 from ops.release.champion import champion_of
-from ops.results.statistics import mean_estimate
+from ops.results.statistics import estimate_mean
 from ops.synthetic.problems import generate_problems
 from tests.bench.row import SMALL, Absent, Row, sized
 from tests.bench.waiting import finished
@@ -304,7 +304,7 @@ def options(workspace: Workspace, each: int) -> list[Cells]:
     with serving(workspace, traced_share=0.0) as server:
         for name, more in OPTIONS.items():
             made = [asyncio.run(graded(server.url, problems, more)) for problems in groups]
-            rights = [mean_estimate([float(row[0]) for row in rows]) for rows in made]
+            rights = [estimate_mean([float(row[0]) for row in rows]) for rows in made]
             shares = [f"{100 * right.mean:.1f} ± {100 * right.standard_error:.1f}" for right in rights]
             usd, seconds, led = (statistics.fmean(row[i] for rows in made for row in rows) for i in (1, 2, 3))
             table.append((name, *shares, f"{usd:.5f}", f"{seconds:.1f}", f"{100 * led:.0f}"))
@@ -319,8 +319,8 @@ def range_of(seconds: Sequence[float]) -> str:
 
 def publish(mark: str, head: str, columns: Sequence[str], rows: Iterable[Cells]) -> None:
     """Write a sentence and a table into the measurements, and print them."""
-    text = f"{head}\n\n{markdown_table(columns, rows)}"
-    write_between(Workspace.find().root / MEASUREMENTS, mark, text)
+    text = f"{head}\n\n{format_markdown_table(columns, rows)}"
+    replace_marked_text(Workspace.find().root / MEASUREMENTS, mark, text)
     print(text)
 
 

@@ -31,11 +31,11 @@ from ops.evaluation.comparison import write_outcome_table
 from ops.release.new_version import content_key, metrics_of
 from ops.reports.evidence import About, Evidence, System
 from ops.reports.exhibit import make
-from ops.results.leaderboard import leaderboard, tables
+from ops.results.leaderboard import build_leaderboard, build_tables
 from ops.results.outcome_rows import CallUsage, OutcomeRow
-from ops.results.statistics import contrasts
-from ops.results.summary import question_means, summarize
-from ops.results.table import Rows, at_prices, joined, save_rows, scan, write_rows
+from ops.results.statistics import compute_contrasts
+from ops.results.summary import accuracy_by_question, summarize
+from ops.results.table import Rows, concatenate_rows, reprice_rows, save_rows, scan_rows, write_rows
 from tests.bench.curation import peak_gib
 from tests.bench.row import Row, measured_alone, sized
 
@@ -91,11 +91,11 @@ def _steps(setup: Setup, per_system: int, folder: Path, cpu: dict[str, float]) -
                 write_rows(_answers(name, per_system // len(benchmarks)), file)
 
     def read(system: str) -> Rows:
-        return joined(at_prices(scan(file), setup.pool) for file in files[system])
+        return concatenate_rows(reprice_rows(scan_rows(file), setup.pool) for file in files[system])
 
     with _timed(cpu, "leaderboard"):
         baselines = {system: summarize(read(system)) for system in SCORED[2:]}
-        tables(leaderboard(read(SCORED[0]), baselines, read(SCORED[1])))
+        build_tables(build_leaderboard(read(SCORED[0]), baselines, read(SCORED[1])))
     with _timed(cpu, "outcome table"):
         write_outcome_table(setup, ((system, read(system)) for system in SCORED), {}, folder / "outcomes.parquet")
     with _timed(cpu, "report"):
@@ -132,7 +132,7 @@ def _answers(benchmark: str, count: int) -> Iterator[OutcomeRow]:
 def _figures() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         files = _systems(Path(folder))
-        ours, reference = summarize(scan(files["system 0"]))["benchmark 0"].accuracy, _grouped(files)
+        ours, reference = summarize(scan_rows(files["system 0"]))["benchmark 0"].accuracy, _grouped(files)
         assert abs(ours.standard_error - reference.loc[("system 0", "benchmark 0"), "sem"]) < 1e-9, "the same numbers"
         ways: tuple[Callable[[Files], object], ...] = (_summarized, _compared, _grouped)
         taken = [[_cpu_s(way, files) for way in ways] for _ in range(TURNS)]
@@ -151,11 +151,11 @@ def _cpu_s(way: Callable[[Files], object], files: Files) -> float:
 
 
 def _summarized(files: Files) -> object:
-    return {name: summarize(scan(file)) for name, file in files.items()}
+    return {name: summarize(scan_rows(file)) for name, file in files.items()}
 
 
 def _compared(files: Files) -> object:
-    return contrasts({name: question_means(scan(file)) for name, file in files.items()}, "system 0")
+    return compute_contrasts({name: accuracy_by_question(scan_rows(file)) for name, file in files.items()}, "system 0")
 
 
 def _grouped(files: Files) -> pd.DataFrame:

@@ -34,9 +34,9 @@ class Case:
 
     def usd(self) -> float:
         """Return the bill of one reply at the rates of LiteLLM's table."""
-        from ops.workers.litellm_private import models
+        from ops.workers.litellm_private import read_model_table
 
-        table = models()
+        table = read_model_table()
         entry = table.get(self.model) or table[self.model.partition("/")[2]]
         return float(sum(tokens * entry[name] for name, tokens in self.billed.items()))
 
@@ -113,4 +113,4 @@ def spend(case: Case, server: FaultServer, folder: Path, most_calls: int = 60, t
     assert not refused, refused[0]
     calls = len(server.came())
     usd = case.usage.get("cost") or case.usd()
-    return Booked(calls, client.ledger.spent("run"), calls * usd)
+    return Booked(calls, client.ledger.total_usd("run"), calls * usd)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from ops.workers.providers import most_tokens
+from ops.workers.providers import max_prompt_tokens
 from tests.faults.remote import user
 
 ASK = user("What is 2+2?")
-MOST = most_tokens(ASK)
+MOST = max_prompt_tokens(ASK)
 ANSWER = "The answer is 4."
 
 

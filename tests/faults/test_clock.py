@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from ops.core import processes
-from ops.core.processes import ProcessId, name_of, state_of, this_process
+from ops.core.processes import ProcessId, process_state, this_process, unique_process_name
 from ops.store import Kind, ResponseCache
 
 REAL = time.time
@@ -26,12 +26,12 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
 
 @pytest.mark.parametrize("by_s", [3600.0, -3600.0, 0.02])
 def test_a_living_process_is_alive_whatever_the_clock_says(monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
-    me, name = this_process(), name_of(os.getpid())
+    me, name = this_process(), unique_process_name(os.getpid())
     set_clock(monkeypatch, by_s)
     assert psutil.Process().create_time() != pytest.approx(REAL(), abs=0.001)
-    assert state_of(me) == "running"
-    assert name_of(os.getpid()) == name
-    monkeypatch.setattr(processes, "_own", None)
+    assert process_state(me) == "running"
+    assert unique_process_name(os.getpid()) == name
+    monkeypatch.setattr(processes, "_this_process", None)
     assert this_process() == me
 
 
@@ -41,7 +41,7 @@ def dead() -> ProcessId:
 
 
 def test_another_start_of_the_same_pid_is_gone() -> None:
-    assert state_of(dead()) == "gone"
+    assert process_state(dead()) == "gone"
 
 
 def test_a_call_that_a_dead_process_sent_stays_claimed_while_it_may_take(

@@ -31,7 +31,7 @@ def test_after_one_fault_the_answer_comes(
     assert ask(client, worker).text == "Answer: 4"
     assert server.served()["2+2?"] == 1
     assert len(client.cache) == 2
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.count_in_flight("run") == 0
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_when_it_does_not_end_the_worker_is_unreachable(
     server.order(plan=[fault] * 20)
     with pytest.raises(WorkerUnreachable, match="after 2 attempts"):
         ask(client, server.worker(timeout_s=1.0 if fault == "trickle" else 30.0, retries=1))
-    assert (len(client.cache), client.ledger.in_flight("run")) == (0, 0)
+    assert (len(client.cache), client.ledger.count_in_flight("run")) == (0, 0)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -77,13 +77,13 @@ RELEASES = ("some-model-2026-01-31", "Some-Model", "vendor/some-model", "some-mo
 def test_a_release_of_the_model_is_the_model_and_another_one_only_as_its_alias(answers: str) -> None:
     from litellm import ModelResponse
 
-    from ops.workers.replies import judge
+    from ops.workers.replies import find_reply_problem
 
     worker, response = Worker(name="w", model="openai/some-model"), Response("yes", Usage(1, 1), 0.0, 0.0, "stop")
-    verdict = judge(worker, ModelResponse(model=answers), response, worked=False, file="")
+    verdict = find_reply_problem(worker, ModelResponse(model=answers), response, has_answered=False, file="")
     assert verdict is None if answers in RELEASES else isinstance(verdict, ConfigError)
     alias = worker.model_copy(update={"model_in_replies": answers})
-    assert judge(alias, ModelResponse(model=answers), response, worked=False, file="") is None
+    assert find_reply_problem(alias, ModelResponse(model=answers), response, has_answered=False, file="") is None
 
 
 @pytest.mark.parametrize("fault", ["huge", "huge in chunks"])

@@ -113,5 +113,5 @@ def test_status_usd_and_cache_of_a_reply(make_client: MakeClient, name: str) -> 
                 assert response.is_blank == (case.ends in ("declined", "tool_calls", "reasoning") or "thought" in name)
         calls = sum(b"messages" in request or b"contents" in request for request in came)
     assert (calls, len(client.cache)) == ((1, 1) if case.cached else (2, 0))
-    assert client.ledger.spent("run") == pytest.approx(PAID_USD * calls)
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.total_usd("run") == pytest.approx(PAID_USD * calls)
+    assert client.ledger.count_in_flight("run") == 0

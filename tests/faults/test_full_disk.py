@@ -28,7 +28,7 @@ from ops.release import aliases, registry
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.synthetic import plugin
-from ops.workers.call import BookingDesk
+from ops.workers.call import CallRecorder
 from tests import needs
 from tests.faults.clients import server as server
 from tests.faults.remote import PAID_USD, PRICE, FaultServer, client_in, remote_worker, user
@@ -132,9 +132,9 @@ def cache(disk: Path) -> dict[str, Any]:
     stopped = attempted(put_on)
     (disk / BALLAST).unlink()
     again = ResponseCache(disk)
-    held = again.holds([*(f"before {n}" for n in range(10)), *(f"during {n}" for n in range(kept))])
+    held = again.find_existing([*(f"before {n}" for n in range(10)), *(f"during {n}" for n in range(kept))])
     again.put_many([("after", "material", answer)])
-    return stopped | {"kept": kept, "held": len(held), "after": len(again.holds(["after"]))}
+    return stopped | {"kept": kept, "held": len(held), "after": len(again.find_existing(["after"]))}
 
 
 QUESTIONS, PARTS = 60, (0, 60, 150, 300, 500)
@@ -165,7 +165,7 @@ def calls(disk: Path, url: str) -> dict[str, Any]:
         failed.update(str(result) for result in results if isinstance(result, Exception))
 
     def count() -> None:
-        rows = ResponseCache(disk / "cache").backend.entries()
+        rows = ResponseCache(disk / "cache").backend.iterate_entries()
         stored = [json.loads(row.material)["worker"]["model"] for row in rows]
         for name, sums in client.ledger.by_worker().items():
             seen[name]["cached"].append((stored.count(workers[name].model), sums.calls + sums.lost))
@@ -182,7 +182,7 @@ def calls(disk: Path, url: str) -> dict[str, Any]:
     count()
     client.ledger.close()
     books = Ledger(disk / "ledger.sqlite")
-    BookingDesk(ResponseCache(disk / "cache"), books).measure_lost()
+    CallRecorder(ResponseCache(disk / "cache"), books).book_lost_calls()
     for name, sums in books.by_worker().items():
         seen[name] |= {"calls": sums.calls, "lost": sums.lost, "usd": sums.usd}
     seen["embedded"]["answered"] = len(answered)

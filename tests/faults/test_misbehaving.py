@@ -14,9 +14,9 @@ from ops.conductor.rollout import Rollout, execute_rollouts
 from ops.config import Prompting, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected
 from ops.store import cache_key
-from ops.workers.call import REJECTIONS_IN_A_ROW
+from ops.workers.call import MAX_CONSECUTIVE_REJECTIONS
 from ops.workers.client import WorkerClient
-from ops.workers.failures import LONGEST_WAIT_S, UNREADABLE_WAIT_S, retry_after_s
+from ops.workers.failures import MAX_WAIT_S, UNREADABLE_WAIT_S, parse_retry_after
 from ops.workflow.execution import execute_workflow, rebuild_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -148,8 +148,8 @@ def test_run_ledger_cap_and_cache(server: FaultServer, make_client: MakeClient, 
     server.order(plan=[case.order] * 20)
     assert end_of_run(client, worker) == case.ends
     assert len(server.came()) == case.attempts
-    paid = client.ledger.spent("run") / PAID_USD
-    assert (round(paid), client.ledger.in_flight("run"), len(client.cache)) == (case.paid, 0, case.cached)
+    paid = client.ledger.total_usd("run") / PAID_USD
+    assert (round(paid), client.ledger.count_in_flight("run"), len(client.cache)) == (case.paid, 0, case.cached)
     server.order(plan=[])
     resumed = end_of_run(make_client(cap_usd=0.01, pool_file="pool.yaml"), worker, 0.5 if case.waits else None)
     if case.waits:
@@ -197,7 +197,7 @@ def test_an_empty_response_is_no_message_to_the_next_worker_and_is_paid_once(
     trace = run(server, again)
     assert (trace.status, trace.cost_usd) == ("empty", pytest.approx(PAID_USD))
     assert len(server.came()) == 1
-    assert again.ledger.spent("run") == pytest.approx(PAID_USD)
+    assert again.ledger.total_usd("run") == pytest.approx(PAID_USD)
 
 
 def test_a_blank_response_after_a_whole_one_keeps_the_earlier_response(
@@ -234,7 +234,7 @@ def test_the_words_of_a_rejection_are_bounded(server: FaultServer, make_client: 
 def test_a_worker_that_rejects_everything_stops_the_run(server: FaultServer, make_client: MakeClient) -> None:
     client, worker = make_client(pool_file="pool.yaml"), server.worker()
     server.order(plan=[sends(400, "Unknown parameter: top_q")] * 100)
-    for number in range(REJECTIONS_IN_A_ROW - 1):
+    for number in range(MAX_CONSECUTIVE_REJECTIONS - 1):
         with pytest.raises(RequestRejected):
             ask(client, worker, str(number))
     said = r"pool\.yaml: workers\.remote: 10 requests in a row .*Unknown parameter: top_q"
@@ -247,8 +247,8 @@ def test_a_response_ends_a_row_of_rejections(server: FaultServer, make_client: M
     client, worker = make_client(), server.worker()
     ask(client, worker, "known")
     for round_ in range(3):
-        server.order(plan=[sends(400, "The stars are not right.")] * (REJECTIONS_IN_A_ROW - 1))
-        for number in range(REJECTIONS_IN_A_ROW - 1):
+        server.order(plan=[sends(400, "The stars are not right.")] * (MAX_CONSECUTIVE_REJECTIONS - 1))
+        for number in range(MAX_CONSECUTIVE_REJECTIONS - 1):
             with pytest.raises(RequestRejected):
                 ask(client, worker, f"{round_} {number}")
         ask(client, worker, "known" if again == "cached" else f"new {round_}")
@@ -314,9 +314,9 @@ RETRY_AFTER = (
     (2.0, ("2",)),
     (12.0, ("Fri, 15 Jan 2027 08:00:12 GMT", "Friday, 15-Jan-27 08:00:12 GMT", "Fri Jan 15 08:00:12 2027")),
     (300.0, ("300",)),
-    (LONGEST_WAIT_S, ("301", "9999999999", "1e400", "9" * 5000, "inf", "Infinity")),
-    (LONGEST_WAIT_S, ("Sat, 15 Jan 2028 08:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT")),
-    (LONGEST_WAIT_S, ("Fri, 31 Dec 99999 23:59:59 GMT",)),
+    (MAX_WAIT_S, ("301", "9999999999", "1e400", "9" * 5000, "inf", "Infinity")),
+    (MAX_WAIT_S, ("Sat, 15 Jan 2028 08:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT")),
+    (MAX_WAIT_S, ("Fri, 31 Dec 99999 23:59:59 GMT",)),
     (UNREADABLE_WAIT_S, ("-inf", "-5", "nan", "soon", "\ud83d", "Fri, 99 Foo 2027 08:00:00 GMT")),
 )
 """Seconds of the wait, and values of the header that mean it."""
@@ -326,7 +326,7 @@ RETRY_AFTER = (
     ("value", "seconds"), [(value, seconds) for seconds, values in RETRY_AFTER for value in values]
 )
 def test_retry_after_is_bounded(value: str, seconds: float) -> None:
-    assert retry_after_s(value, NOW) == seconds
+    assert parse_retry_after(value, NOW) == seconds
 
 
 def test_any_retry_after_gives_a_bounded_wait() -> None:
@@ -334,7 +334,7 @@ def test_any_retry_after_gives_a_bounded_wait() -> None:
     pieces = [*"0123456789.,:-+ eE\0é\ud800", "inf", "nan", "Fri, ", "Jan", " 2027", "GMT", "99999", "-0000"]
     for _ in range(20_000):
         value = "".join(random.choices(pieces, k=random.randint(0, 12)))
-        assert 0.0 <= retry_after_s(value, NOW) <= LONGEST_WAIT_S
+        assert 0.0 <= parse_retry_after(value, NOW) <= MAX_WAIT_S
 
 
 def test_a_lone_surrogate_is_replaced_before_it_is_cached(server: FaultServer, make_client: MakeClient) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ops.core.errors import WorkerUnreachable
-from ops.workers.failures import LONGEST_WAIT_S
+from ops.workers.failures import MAX_WAIT_S
 from tests.faults.clients import MakeClient
 from tests.faults.remote import ask, remote_worker
 from tests.faults.wire import certificate, http, replying
@@ -69,7 +69,7 @@ def test_what_came_back_is_named_with_its_remedy(make_client: MakeClient, name: 
             ask(client, worker)
     assert what in caught.value.problem and remedy in caught.value.remedy
     assert str(caught.value) == f"{caught.value.problem}. {caught.value.remedy}"
-    assert (client.ledger.spent("run") > 0, len(client.cache)) == (billed, 0)
+    assert (client.ledger.total_usd("run") > 0, len(client.cache)) == (billed, 0)
     assert came
 
 
@@ -126,7 +126,7 @@ def _breaks(make_client: MakeClient, address: str, what: str, remedy: str, model
     with pytest.raises(WorkerUnreachable) as caught:
         ask(client, _worker(address, model))
     assert what in caught.value.problem and remedy in caught.value.remedy
-    assert (client.ledger.spent("run"), len(client.cache)) == (0, 0)
+    assert (client.ledger.total_usd("run"), len(client.cache)) == (0, 0)
 
 
 ASK = """
@@ -191,7 +191,7 @@ GOOGLE = {
         ("429 Too Many Requests", [GOOGLE], {}, 17.0),
         ("429 Too Many Requests", GOOGLE, {"retry_after": "2"}, 2.0),
         ("429 Too Many Requests", {"error": {"message": "slow"}}, {"retry_after_ms": "1500"}, 1.5),
-        ("429 Too Many Requests", {"error": {"details": [{"retryDelay": "99999999s"}]}}, {}, LONGEST_WAIT_S),
+        ("429 Too Many Requests", {"error": {"details": [{"retryDelay": "99999999s"}]}}, {}, MAX_WAIT_S),
         ("429 Too Many Requests", {"error": {"message": "slow", "details": [{"retryDelay": "soon"}]}}, {}, None),
         ("429 Too Many Requests", {"error": {"message": "slow"}}, {}, None),
     ],
@@ -204,7 +204,7 @@ def test_a_wait_in_the_body_is_a_wait_as_of_a_header(
     from ops.workers.queue import WorkerQueue
 
     noted: list[float | None] = []
-    monkeypatch.setattr(WorkerQueue, "crowded", lambda _, sent, after, backoff: noted.append(after))
+    monkeypatch.setattr(WorkerQueue, "record_rate_limit", lambda _, sent, after, backoff: noted.append(after))
     with replying(http(status, body, **headers)) as (port, _), pytest.raises(WorkerUnreachable):
         ask(make_client(cap_usd=1.0), _worker(f"http://127.0.0.1:{port}", model))
     assert noted == ([] if seconds is None and status[0] == "5" else [seconds])

@@ -12,7 +12,7 @@ import yaml
 from ops.config import Pool
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.workers.ping import most_usd
+from ops.workers.ping import max_ping_usd
 from tests.command import podium
 from tests.faults.provider_errors import SENT
 from tests.faults.remote import FaultServer
@@ -43,7 +43,7 @@ def test_one_line_a_worker_with_latency_cost_and_what_came_back(
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("first ") and second.startswith("second ")
     assert " s  $" in first and "'Answer: " in first
-    spent = Ledger(Workspace(root).ledger).spent("ping-mine")
+    spent = Ledger(Workspace(root).ledger).total_usd("ping-mine")
     assert podium("pools", "ping", "mine", "--yes", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert [(each["worker"], each["ok"]) for each in told] == [("first", True), ("second", True)]
@@ -91,7 +91,7 @@ def test_a_missing_key_and_a_setting_that_is_dropped_are_told_without_a_call(
     monkeypatch.delenv("MY_KEY", raising=False)
     dropped = {"model": "openai/gpt-6.1-sol", "reasoning_effort": "none"}
     pool = write_pool(root, server, {"name": "a", "api_key_env": "MY_KEY"}, {"name": "b", **dropped})
-    assert most_usd(pool, "mine.yaml") == 0
+    assert max_ping_usd(pool, "mine.yaml") == 0
     assert podium("pools", "ping", "mine") == 1
     first, second = capsys.readouterr().out.splitlines()
     assert "MY_KEY is not set" in first and "Set it to your" in first

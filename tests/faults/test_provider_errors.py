@@ -37,7 +37,7 @@ def test_each_error_is_classified_by_the_providers_meaning(
     assert "'remote'" in str(caught.value) or "workers.remote" in str(caught.value)
     assert "litellm." not in str(caught.value), "the provider's words alone"
     assert server.order()["planned"] == (1 if sent.meaning == "later" else 2)
-    assert (len(client.cache), client.ledger.in_flight("run"), client.ledger.spent("run")) == (0, 0, 0.0)
+    assert (len(client.cache), client.ledger.count_in_flight("run"), client.ledger.total_usd("run")) == (0, 0, 0.0)
     if isinstance(caught.value, ConfigError):
         assert caught.value.file == "config/pools/mine.yaml"
         assert caught.value.remedy

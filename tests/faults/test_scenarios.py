@@ -52,7 +52,7 @@ def test_calls_at_a_20_percent_fault_rate(server: FaultServer, make_client: Make
     steps = [entry["step"] for entry in server.came()]
     assert set(FAULTS) < set(steps) and 0.15 * count < sum(step in FAULTS for step in steps) < 0.35 * count
     assert server.order()["busy"] <= steps.count("hang") + steps.count("trickle")
-    assert (len(client.cache), client.ledger.in_flight("run")) == (len(answered) + 1, 0)
+    assert (len(client.cache), client.ledger.count_in_flight("run")) == (len(answered) + 1, 0)
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_the_cap_holds_under_200_queued_calls_and_a_larger_one_goes_on(
     assert len(answered) + len(refused) == 200 and refused
     spent = sum(server.served().values()) * PAID_USD
     assert spent <= cap
-    assert Ledger(tmp_path / "ledger.sqlite").spent("run") == pytest.approx(spent)
+    assert Ledger(tmp_path / "ledger.sqlite").total_usd("run") == pytest.approx(spent)
     assert spent >= cap - 12 * PAID_USD  # the rest is less than one more call's worst case
 
     before = server.served()

@@ -21,8 +21,8 @@ import pytest
 
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
-from ops.spending.books import Spent
-from ops.spending.ledger import Departure, Ledger
+from ops.spending.books import SpendingSum
+from ops.spending.ledger import Ledger, OutgoingCall
 from ops.store import cache_key
 from tests.faults.clients import MakeClient
 from tests.faults.processes import begin, outcomes, running
@@ -79,7 +79,7 @@ def order(server: FaultServer, folder: Path, questions: int, *, timeout_s: float
     return Order(folder, worker, questions, cap_usd)
 
 
-def books(folder: Path) -> Spent:
+def books(folder: Path) -> SpendingSum:
     return Ledger(folder / "ledger.sqlite").by_run()["run"]
 
 
@@ -96,7 +96,9 @@ def test_a_call_without_an_answer_is_lost_until_a_retry_measures_its_cost(
     assert (spent.calls, spent.lost) == (1, 1)
     assert spent.lost_usd > 64 * PRICE["output"] / 1e6  # its worst case
     ask(client, worker)
-    assert client.ledger.by_run()["run"] == Spent(pytest.approx(3 * PAID_USD), 2, 20, 10, 1, pytest.approx(PAID_USD))
+    assert client.ledger.by_run()["run"] == SpendingSum(
+        pytest.approx(3 * PAID_USD), 2, 20, 10, 1, pytest.approx(PAID_USD)
+    )
 
 
 def test_a_cancelled_call_is_lost_where_it_had_left_and_leaves_nothing_behind(
@@ -118,7 +120,7 @@ def test_a_cancelled_call_is_lost_where_it_had_left_and_leaves_nothing_behind(
         assert [type(result) for result in results] == [asyncio.CancelledError] * 6
         await asyncio.sleep(0.1)
         assert left_behind(before) == []
-        assert client.ledger.in_flight("run") == 0
+        assert client.ledger.count_in_flight("run") == 0
         server.order(latency_s=0.0)
         await asyncio.wait_for(asyncio.gather(*(client.complete(worker, prompt) for prompt in prompts)), 30)
 
@@ -137,8 +139,8 @@ def test_a_stored_response_that_was_not_booked_measures_its_lost_call(
         connection.execute("DELETE FROM spending")  # as a kill between the two leaves it
     key = cache_key(worker.identity, user("2+2?"), 0)
     held = client.ledger.reserve("run", 1e-3, 10.0)
-    client.ledger.lose(*client.ledger.mark_sent(Departure(held, "test", "remote", key)))
-    assert client.ledger.spent("run") == pytest.approx(1e-3)
+    client.ledger.mark_lost(*client.ledger.mark_sent(OutgoingCall(held, "test", "remote", key)))
+    assert client.ledger.total_usd("run") == pytest.approx(1e-3)
     assert ask(make_client(cap_usd=1e-3), worker, "another").text  # the cache is checked for answers
     spent = client.ledger.by_run()["run"]
     assert (spent.calls, spent.lost, spent.lost_usd) == (1, 1, pytest.approx(answer.cost_usd))
@@ -250,8 +252,8 @@ def test_forty_kills_do_not_use_up_the_cap_with_calls_that_were_never_sent(serve
                     os.kill(pid, signal.SIGKILL)
             assert process.said() == "gone"
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.sweep()
-    spent, arrived = ledger.by_run().get("run", Spent()), sum(map(len, arrivals(server).values()))
+    ledger.release_ended_processes()
+    spent, arrived = ledger.by_run().get("run", SpendingSum()), sum(map(len, arrivals(server).values()))
     assert arrived >= OF_EACH, "some calls were sent"
     # One process may have been killed in the milliseconds between the mark and the write.
     assert arrived <= spent.calls + spent.lost <= arrived + OF_EACH

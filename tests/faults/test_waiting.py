@@ -64,4 +64,4 @@ def test_a_pause_that_the_provider_asks_for_does_not_count_and_a_slow_answer_doe
     paused, slow = asyncio.run(night())
     assert (paused.status, paused.retries) == ("answered", 1)
     assert (slow.status, slow.steps[0].status) == ("timed_out", "timed_out")
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.count_in_flight("run") == 0

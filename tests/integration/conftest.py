@@ -41,8 +41,8 @@ def instance(project: Workspace) -> Iterator[dg.DagsterInstance]:
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package, whose files decide the versions of code and graders."""
     copied = tmp_path / "ops"
-    shutil.copytree(code_version.SOURCE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(code_version, "SOURCE", copied)
+    shutil.copytree(code_version.PACKAGE_FOLDER, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code_version, "PACKAGE_FOLDER", copied)
     forget()
     yield copied
     monkeypatch.undo()

@@ -19,16 +19,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ops.config import Setup, resolved
-from ops.core.backup import backup, restore
+from ops.config import Setup, dump_settings
+from ops.core.backup import create_backup, restore_backup
 from ops.core.errors import DataError
-from ops.core.parts import PARTS, check_parts, missing_parts, rows_in
+from ops.core.parts import PARTS, check_parts, count_rows, find_missing_parts
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store
-from ops.spending.books import Spent
-from ops.spending.ledger import Bill, Departure, Ledger
+from ops.spending.books import SpendingSum
+from ops.spending.ledger import Bill, Ledger, OutgoingCall
 from ops.store import ResponseCache
 from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, register
@@ -38,7 +38,7 @@ RESPONSE = Response("Answer: 4", Usage(10, 5), 0.25, 0.25, "stop")
 
 def pay(ledger: Ledger, cache: ResponseCache, number: int) -> None:
     """Make one call like a client: reserved, sent, booked, stored."""
-    [held] = ledger.mark_sent(Departure(ledger.reserve("run", 1.0, 1e9), "test", "w", f"key-{number}"))
+    [held] = ledger.mark_sent(OutgoingCall(ledger.reserve("run", 1.0, 1e9), "test", "w", f"key-{number}"))
     ledger.settle(Bill(held, "test", "w", 0.25, Usage(10, 5), f"key-{number}"))
     cache.put_many([(f"key-{number}", "{}", RESPONSE)])
 
@@ -51,11 +51,11 @@ def pay_for(workspace: Workspace, *numbers: int) -> None:
     cache.close()
 
 
-def contents(workspace: Workspace) -> tuple[Spent, set[str], list[float]]:
+def contents(workspace: Workspace) -> tuple[SpendingSum, set[str], list[float]]:
     """Return the sum of the ledger, the keys of the cache, and the times of the calls, newest first."""
     ledger, cache = Ledger(workspace.ledger), ResponseCache(workspace.cache)
-    keys = {row.key for row in cache.backend.entries()}
-    times = [call.at for call in ledger.latest(1000)]
+    keys = {row.key for row in cache.backend.iterate_entries()}
+    times = [call.at for call in ledger.latest_calls(1000)]
     sums = ledger.by_run()["run"]
     ledger.close()
     cache.close()
@@ -93,20 +93,20 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
         while ledger.by_run().get("run") is None or ledger.by_run()["run"].calls < 50:
             pass
         before = ledger.by_run()["run"].calls
-        said = backup(here, tmp_path / "copy.tar")
+        said = create_backup(here, tmp_path / "copy.tar")
         after = ledger.by_run()["run"].calls
     finally:
         ended.set()
         for thread in threads:
             thread.join(240)
     assert set(said) == {"ledger", "cache", "registry", "artifacts", "snapshots", "files"}
-    restore(there, tmp_path / "copy.tar")
+    restore_backup(there, tmp_path / "copy.tar")
 
     books, copied = Ledger(there.ledger), ResponseCache(there.cache)
     sums = books.by_run()["run"]
     assert before <= sums.calls <= after
     assert sums.usd == 0.25 * sums.calls + sums.lost_usd, "books of one moment"
-    booked, stored = keys_of(*range(sums.calls)), {row.key for row in copied.backend.entries()}
+    booked, stored = keys_of(*range(sums.calls)), {row.key for row in copied.backend.iterate_entries()}
     assert stored <= booked, "whatever is stored is booked"
     assert len(booked - stored) <= 1, "whatever is booked is there to be used, but for the call of that moment"
     pay(books, copied, 10**6)
@@ -123,7 +123,7 @@ def test_a_backup_holds_the_registry_while_its_store_is_in_use(tmp_path: Path) -
     here = Workspace(tmp_path / "here")
     logged(here, 0)
     with mlflow_store.connected(here):
-        said = backup(here, tmp_path / "copy.tar")
+        said = create_backup(here, tmp_path / "copy.tar")
     assert said["registry"].startswith("1 file, ")
     assert said["artifacts"].startswith("1 file, ")
 
@@ -132,43 +132,43 @@ def test_a_backup_omits_and_reports_data_on_servers(tmp_path: Path, monkeypatch:
     here = Workspace(tmp_path / "here")
     pay(Ledger(here.ledger), ResponseCache(here.cache), 0)
     monkeypatch.setenv("PODIUM_LEDGER_URL", "postgresql://somewhere/db")
-    said = backup(here, tmp_path / "copy.tar")
+    said = create_backup(here, tmp_path / "copy.tar")
     assert "PODIUM_LEDGER_URL names a server" in said["ledger"]
-    assert set(restore(Workspace(tmp_path / "there"), tmp_path / "copy.tar")) == {"cache"}
+    assert set(restore_backup(Workspace(tmp_path / "there"), tmp_path / "copy.tar")) == {"cache"}
 
 
 def test_nothing_is_taken_for_a_back_up_that_is_not_one(tmp_path: Path) -> None:
     here, there = Workspace(tmp_path / "here"), Workspace(tmp_path / "there")
     with pytest.raises(DataError, match="nothing to back up"):
-        backup(here, tmp_path / "copy.tar")
+        create_backup(here, tmp_path / "copy.tar")
     assert not list(tmp_path.glob("*.tar"))
     pay(Ledger(here.ledger), ResponseCache(here.cache), 0)
-    backup(here, tmp_path / "copy.tar")
+    create_backup(here, tmp_path / "copy.tar")
     half = tmp_path / "half.tar"
     half.write_bytes((tmp_path / "copy.tar").read_bytes()[:-4000])
     with pytest.raises(DataError, match="is not a complete back-up"):
-        restore(there, half)
+        restore_backup(there, half)
     damaged = tmp_path / "damaged"
     with tarfile.open(tmp_path / "copy.tar") as archive:
         archive.extractall(damaged)
     with sqlite3.connect(damaged / "ledger.sqlite") as connection:
         connection.execute("UPDATE calls SET usd = 0")
     with pytest.raises(DataError, match=r"ledger\.sqlite.*differs from the backed-up file"):
-        restore(there, packed(damaged))
+        restore_backup(there, packed(damaged))
     later = json.loads((damaged / "podium-backup.json").read_text(encoding="utf-8")) | {"format": 99}
     (damaged / "podium-backup.json").write_text(json.dumps(later), encoding="utf-8")
     with pytest.raises(DataError, match="Update Podium"):
-        restore(there, packed(damaged))
+        restore_backup(there, packed(damaged))
     assert {path.name for path in there.state.rglob("*")} == {"lifecycle.lock"}
 
 
 def test_what_was_paid_since_the_backup_stays(tmp_path: Path) -> None:
     here = Workspace(tmp_path / "here")
     pay_for(here, *range(5))
-    backup(here, tmp_path / "copy.tar")
+    create_backup(here, tmp_path / "copy.tar")
     pay_for(here, *range(5, 8))
     before = contents(here)
-    said = restore(here, tmp_path / "copy.tar")
+    said = restore_backup(here, tmp_path / "copy.tar")
     assert contents(here) == before
     assert said["ledger"] == "0 calls added to the 8 that are there"
     assert said["cache"] == "0 responses added to the 8 that are there"
@@ -182,9 +182,9 @@ def test_a_lost_ledger_is_restored_beside_what_was_begun_since(tmp_path: Path, b
         pay(ledger, cache, number)
     # Equal calls that were booked together, a lost one, and one in flight.
     ledger.settle(*(Bill(ledger.reserve("run", 1.0, 1e9), "test", "w", 0.25, Usage(10, 5)) for _ in range(2)))
-    ledger.lose(*ledger.mark_sent(Departure(ledger.reserve("run", 1.0, 1e9), "test", "w", "key-9")))
-    ledger.mark_sent(Departure(ledger.reserve("run", 2.0, 1e9), "test", "w", "key-10"))
-    backup(here, tmp_path / "copy.tar")
+    ledger.mark_lost(*ledger.mark_sent(OutgoingCall(ledger.reserve("run", 1.0, 1e9), "test", "w", "key-9")))
+    ledger.mark_sent(OutgoingCall(ledger.reserve("run", 2.0, 1e9), "test", "w", "key-10"))
+    create_backup(here, tmp_path / "copy.tar")
     ledger.close()
     for suffix in ("", "-wal", "-shm"):
         Path(f"{here.ledger}{suffix}").unlink(missing_ok=True)
@@ -194,7 +194,7 @@ def test_a_lost_ledger_is_restored_beside_what_was_begun_since(tmp_path: Path, b
         assert here.ledger.stat().st_size > 0
     pay_for(here, *begun)
     for _ in range(2):  # a second one adds nothing
-        restore(here, tmp_path / "copy.tar", ["ledger"])
+        restore_backup(here, tmp_path / "copy.tar", ["ledger"])
         sums, keys, times = contents(here)
         assert (sums.calls, sums.prompt_tokens) == (6 + len(begun), 10 * (6 + len(begun)))
         assert sums.usd - sums.lost_usd == pytest.approx(0.25 * sums.calls)
@@ -230,10 +230,12 @@ def test_responses_of_an_earlier_version_are_backed_up_and_merged(tmp_path: Path
         cache.close()
         if workspace.root.name in earlier:
             as_earlier(workspace.cache / "responses.sqlite")
-    backup(here, tmp_path / "copy.tar")
-    assert restore(there, tmp_path / "copy.tar", ["cache"])["cache"] == "2 responses added to the 3 that are there"
+    create_backup(here, tmp_path / "copy.tar")
+    assert (
+        restore_backup(there, tmp_path / "copy.tar", ["cache"])["cache"] == "2 responses added to the 3 that are there"
+    )
     cache = ResponseCache(there.cache)
-    assert {entry.key for entry in cache.backend.entries()} == keys_of(*range(5))
+    assert {entry.key for entry in cache.backend.iterate_entries()} == keys_of(*range(5))
     cache.close()
 
 
@@ -246,17 +248,17 @@ def test_a_single_part_is_restored_from_the_state_in_which_that_is_advised(
     pay_for(here, *range(50))
     register(here)
     check_parts(here)
-    backup(here, tmp_path / "copy.tar")
+    create_backup(here, tmp_path / "copy.tar")
     before = contents(here)
-    file = here.state / {each.name: each.place for each in PARTS}[part]
+    file = here.state / {each.name: each.relative_path for each in PARTS}[part]
     damage(file)
-    [error] = missing_parts(here)
+    [error] = find_missing_parts(here)
     assert "`podium restore FILE`" in str(error)
-    said = restore(here, tmp_path / "copy.tar", [part])
+    said = restore_backup(here, tmp_path / "copy.tar", [part])
     assert list(said) == [part, *(["artifacts"] if part == "registry" else [])]
     check_parts(here)
     assert contents(here) == before
-    assert rows_in(here.state / "mlflow" / "mlflow.db", ("runs",)) == 2
+    assert count_rows(here.state / "mlflow" / "mlflow.db", ("runs",)) == 2
     assert len(list(file.parent.glob(f"{file.name}.replaced-*"))) == (damage.__name__ not in ("remove", "empty"))
 
 
@@ -267,18 +269,18 @@ def test_a_registry_with_contents_and_edited_files_stay_until_they_are_to_be_rep
     recipe, artifact = here.config / "recipes" / "own.yaml", here.mlflow_artifacts / "0" / "policy"
     recipe.parent.mkdir(parents=True)
     recipe.write_text("old", encoding="utf-8")
-    backup(here, tmp_path / "copy.tar")
+    create_backup(here, tmp_path / "copy.tar")
     with sqlite3.connect(here.state / "mlflow" / "mlflow.db") as connection:
         connection.execute("INSERT INTO runs VALUES ('new')")
     recipe.write_text("new", encoding="utf-8")
     artifact.write_text("new", encoding="utf-8")
-    said = restore(here, tmp_path / "copy.tar")
+    said = restore_backup(here, tmp_path / "copy.tar")
     assert "kept, it holds 2 runs" in said["registry"]
     assert all("--replace" in said[part] for part in ("registry", "artifacts", "files"))
     assert recipe.read_text(encoding="utf-8") == artifact.read_text(encoding="utf-8") == "new"
-    restore(here, tmp_path / "copy.tar", replace=True)
+    restore_backup(here, tmp_path / "copy.tar", replace=True)
     assert (recipe.read_text(encoding="utf-8"), artifact.read_text(encoding="utf-8")) == ("old", "")
-    assert rows_in(here.state / "mlflow" / "mlflow.db", ("runs",)) == 1
+    assert count_rows(here.state / "mlflow" / "mlflow.db", ("runs",)) == 1
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and "replaced-" in str(path)]
     assert sorted(path.name.partition(".replaced")[0] for path in kept) == ["mlflow.db", "own.yaml", "policy"]
     assert [path.name for path in artifact.parent.iterdir()] == ["policy"]
@@ -323,7 +325,7 @@ def test_what_a_user_wrote_is_restored_into_an_empty_folder_and_after_init(
                 assert not restored.exists(), file
             else:
                 assert restored.read_text(encoding="utf-8") == text, file
-        assert resolved(Setup.read(there, "mine").recipe) == resolved(Setup.read(here, "mine").recipe)
+        assert dump_settings(Setup.read(there, "mine").recipe) == dump_settings(Setup.read(here, "mine").recipe)
         check_parts(there)
 
 
@@ -384,7 +386,7 @@ def test_a_killed_backup_leaves_nothing_for_good(tmp_path: Path) -> None:
     for name, call in (("mkdir", 3), ("replace", 1)):  # while the parts are copied, and before the file appears
         assert killed(name, call, here.root, "backup", str(target / "first.tar"))
         assert len(list(target.iterdir())) == 1, "what the one before left is gone"
-    backup(here, target / "second.tar")
+    create_backup(here, target / "second.tar")
     assert [path.name for path in target.iterdir()] == ["second.tar"]
 
 

@@ -1,11 +1,11 @@
 """The path of a call through this project's functions, from an asset or an HTTP route to LiteLLM, and its length.
 
-How it is counted: `litellm.acompletion` is wrapped, and at the moment of the call the frames of the interpreter's stack
-are read from the innermost one outwards. Where the stack reaches the event loop, it goes on with the stack on which the
-running task was created, which a task factory has recorded, and so on until the body of the asset or the route. Frames
-count whose code lies in `ops`, `assets` or `pipelines`, the wrappers of our own decorators among them. Comprehensions
-do not count, because later versions of Python inline them. The body of the asset or of the route and LiteLLM's own
-function are the two ends and do not count.
+How it is counted: `import_litellm.acompletion` is wrapped, and at the moment of the call the frames of the
+interpreter's stack are read from the innermost one outwards. Where the stack reaches the event loop, it goes on with
+the stack on which the running task was created, which a task factory has recorded, and so on until the body of the
+asset or the route. Frames count whose code lies in `ops`, `assets` or `pipelines`, the wrappers of our own decorators
+among them. Comprehensions do not count, because later versions of Python inline them. The body of the asset or of the
+route and LiteLLM's own function are the two ends and do not count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ops.serving.http.access import Access
 from ops.serving.http.server import ServingApp
 from ops.serving.loaded import LoadedVersion
 from ops.training.cold_start.base_policy import make_base_policy
-from ops.workers.providers import litellm
+from ops.workers.providers import import_litellm
 from tests.faults.clients import server as server
 from tests.faults.remote import FaultServer, client_in
 from tests.integration.checkouts import UNTRAINED, configure, load_raw, materialize, sizes
@@ -83,13 +83,13 @@ class RecordingPolicy(asyncio.DefaultEventLoopPolicy):
 def paths(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[CodeType]]]:
     """The paths of all calls to LiteLLM, which reach it as ever."""
     made: list[list[CodeType]] = []
-    policy, before, call = RecordingPolicy(), asyncio.get_event_loop_policy(), litellm().acompletion
+    policy, before, call = RecordingPolicy(), asyncio.get_event_loop_policy(), import_litellm().acompletion
 
     def recorded(**settings: Any) -> Any:
         made.append(policy.stack()[1:])
         return call(**settings)
 
-    monkeypatch.setattr(litellm(), "acompletion", recorded)
+    monkeypatch.setattr(import_litellm(), "acompletion", recorded)
     asyncio.set_event_loop_policy(policy)
     yield made
     asyncio.set_event_loop_policy(before)

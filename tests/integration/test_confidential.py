@@ -27,10 +27,10 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.precaching.precache import precache_worker, write_responses
-from ops.results.leaderboard import Leaderboard, tables
+from ops.results.leaderboard import Leaderboard, build_tables
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
-from ops.results.table import load_rows, of_responses, save_rows
+from ops.results.table import load_rows, response_rows_as_scores, save_rows
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from ops.workflow.grammar import Step, Workflow
@@ -178,8 +178,8 @@ def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> N
     ]
     for table in (file, responses):
         assert CANARY not in pd.read_parquet(table).to_csv()
-    board = Leaderboard({"Conductor": summarize(rows), "echo": summarize(of_responses(alone))})
-    assert CANARY not in str(tables(board))
+    board = Leaderboard({"Conductor": summarize(rows), "echo": summarize(response_rows_as_scores(alone))})
+    assert CANARY not in str(build_tables(board))
 
 
 def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.planning.memory import GIB, PROCESS_GIB, TrainingEngine, Workload, estimate_memory
 from ops.planning.shape import ModelShape
 from tests.team.servers import free_port
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("c++") is None, reason="DeepSpeed compiles an operation for CPU ranks: no c++"),
 ]
-ROOT = resources()
+ROOT = resources_folder()
 LARGE = ModelShape(hidden=3584, intermediate=18944, layers=28, heads=28, kv_heads=4, vocabulary=152064, qkv_bias=True)
 
 

@@ -14,7 +14,7 @@ import pytest
 from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.config import Setup
 from ops.core.errors import DataError, OverBudget, PodiumError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.problem import Grade, Problem
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
@@ -24,7 +24,7 @@ from ops.evaluation.stored_baselines import list_baseline_stores, read_training_
 from ops.grading import GRADERS
 from ops.planning.stored import compute_remaining
 from ops.precaching.opening import open_client
-from ops.results.table import joined, records
+from ops.results.table import concatenate_rows, iterate_records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.profiles import materialize_profiles
@@ -56,7 +56,7 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         for folder in ("config", "data/few_shots", "data/knowledge"):
-            shutil.copytree(resources() / folder, root / folder)
+            shutil.copytree(resources_folder() / folder, root / folder)
         self.workspace = Workspace(root)
         configure(self.workspace, {"pools/few": {"name": "few", "workers": WORKERS}, "recipes/small": RECIPE})
         self.setup = Setup.read(self.workspace, "small")
@@ -88,14 +88,14 @@ class Project:
 
     def conductor(self) -> float:
         rows = self.asking(lambda client: score_policy(self.setup, self.policy, CONDUCTOR, client, BENCHMARKS))
-        return mean(row.correct for row in records(joined(rows.values())))
+        return mean(row.correct for row in iterate_records(concatenate_rows(rows.values())))
 
     def opponents(self) -> Correct:
         alone = self.asking(lambda client: answer_evaluation_questions(self.setup, client, BENCHMARKS))
         asked = self.asking(lambda client: score_baselines(self.setup, client, BENCHMARKS))
         return {
             "alone": mean(row.score for rows in alone.values() for row in rows),
-            **{name: mean(row.correct for row in records(rows)) for name, rows in asked.items()},
+            **{name: mean(row.correct for row in iterate_records(rows)) for name, rows in asked.items()},
         }
 
 

@@ -15,7 +15,7 @@ from ops.evaluation.stored import CONDUCTOR
 from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.opening import open_client
-from ops.results.leaderboard import Columns
+from ops.results.leaderboard import TableData
 from ops.stages.data import are_precached, load_raw_once, make_mix_once, make_profiles_once, make_shortlist_once
 from ops.stages.evaluation import are_baselines_scored, is_policy_scored
 from ops.stages.responses import is_evaluation_answered, materialize_responses
@@ -117,7 +117,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     project.policy = make_base_policy(project.setup, open_client(project.setup, "training"))
     project.conductor()
     project.opponents()
-    study(project.setup).store([], Findings(Columns(["a"], []), Columns(["a"], []), "said", b"picture"))
+    study(project.setup).store([], Findings(TableData(["a"], []), TableData(["a"], []), "said", b"picture"))
     assert made_again(project.setup) == set()
     yield project
 

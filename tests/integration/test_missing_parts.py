@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from ops.config import load_serving
 from ops.core.errors import PodiumError
-from ops.core.parts import ACCEPT, accept_missing, check_parts
+from ops.core.parts import ACCEPT_OPTION, accept_missing_parts, check_parts
 from ops.core.workspace import Workspace
 from ops.serving.engine import ServingEngine
 from pipelines.commands.main import podium
@@ -47,7 +47,7 @@ def test_a_command_that_pays_stops_before_it_does(workspace: Workspace, line: st
     remove(workspace.ledger)
     done = command(line)
     assert done.exit_code == 1
-    [said] = [said for said in done.output.splitlines() if ACCEPT in said]
+    [said] = [said for said in done.output.splitlines() if ACCEPT_OPTION in said]
     assert f"{workspace.ledger}: is missing, and it held 20 calls before" in said
     assert not workspace.ledger.exists(), "nothing was spent"
 
@@ -57,15 +57,15 @@ def test_each_command_that_pays_has_the_option(line: str) -> None:
     words = [word for word in line.split() if not word.startswith("-")]
     if words[0] not in ("pools", "data", "team"):
         words = words[:1]
-    assert ACCEPT in CliRunner().invoke(podium, [*words[:2], "--help"]).output
+    assert ACCEPT_OPTION in CliRunner().invoke(podium, [*words[:2], "--help"]).output
 
 
 def test_a_server_and_a_question_stop_before_the_first_call(workspace: Workspace) -> None:
     remove(workspace.ledger)
     engine = ServingEngine(workspace, load_serving(workspace.config))
-    with pytest.raises(PodiumError, match=rf"ledger\.sqlite: is missing.*{ACCEPT}"):
+    with pytest.raises(PodiumError, match=rf"ledger\.sqlite: is missing.*{ACCEPT_OPTION}"):
         engine.serve(None)  # type: ignore[arg-type]  # it is not looked at
-    accept_missing(workspace)
+    accept_missing_parts(workspace)
     engine.serve(None)  # type: ignore[arg-type]
     assert not workspace.ledger.exists()
 
@@ -73,7 +73,7 @@ def test_a_server_and_a_question_stop_before_the_first_call(workspace: Workspace
 def test_a_person_accepts_it_once(workspace: Workspace) -> None:
     empty(workspace.ledger)
     assert command("pools ping quickstart --yes").exit_code == 1
-    done = command(f"pools ping quickstart {ACCEPT} --yes")
+    done = command(f"pools ping quickstart {ACCEPT_OPTION} --yes")
     assert (done.exit_code, "a new one is begun" in done.output) == (0, True), done.output
     assert command("pools ping quickstart --yes").exit_code == 0
     assert command("ledger").exit_code == 0
@@ -128,5 +128,5 @@ def test_a_damaged_file_that_was_moved_away_is_begun_anew_by_the_option(workspac
         log.unlink(missing_ok=True)
     said = command("pools ping quickstart --yes").output
     assert said.count("\n") == 1
-    assert ACCEPT in said
-    assert command(f"pools ping quickstart --yes {ACCEPT}").exit_code == 0
+    assert ACCEPT_OPTION in said
+    assert command(f"pools ping quickstart --yes {ACCEPT_OPTION}").exit_code == 0

@@ -121,7 +121,7 @@ from ops.core.response_rows import ResponseRow
 from ops.evaluation.stored import select_worker_rows
 from ops.evaluation.baseline import BASELINES, SoloResponses, collect_scores
 from ops.evaluation.study import STUDIES
-from ops.results.leaderboard import Leaderboard, leaderboard, tables
+from ops.results.leaderboard import Leaderboard, build_leaderboard, build_tables
 from ops.stages.curation import materialize_mix, materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from ops.training.rewards.reward import build_reward_function
@@ -144,7 +144,7 @@ rows = [
     for n, score in enumerate(scores)
 ]
 scores = collect_scores(SoloResponses(rows, rows), setup.recipe.evaluation.baselines)
-board = leaderboard(select_worker_rows(rows, "costly"), scores)
+board = build_leaderboard(select_worker_rows(rows, "costly"), scores)
 
 class Tool:
     async def complete(self, worker, messages, *, sample=0, **_):
@@ -170,7 +170,7 @@ print(json.dumps({
     "table": Leaderboard({"x": dict.fromkeys(["aime25", "school", "mmlu"])}).benchmarks,
     "all": list(BASELINES),
     "usual": list(collect_scores(SoloResponses(rows, rows))),
-    **tables(board)["accuracy_in_percent"]._asdict(),
+    **build_tables(board)["accuracy_in_percent"]._asdict(),
     "graded": [worker_prompt(odd), grade(odd, "9").score, grade(odd, "8").reason],
     "provider": [said.text, said.cost_usd],
     "rewards": rewards,

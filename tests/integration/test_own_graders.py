@@ -25,7 +25,7 @@ from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
 from ops.precaching.stored import evaluation_folder
 from ops.release import registry
-from ops.results.table import load_rows, of_responses, records
+from ops.results.table import iterate_records, load_rows, response_rows_as_scores
 from ops.synthetic.problems import generate_problems
 from tests.command import start_run
 from tests.integration.checkouts import LENIENT, SHORT, command, configure
@@ -181,7 +181,7 @@ def test_the_gate_keeps_back_until_the_judge_was_measured(finished: Finished) ->
 def test_rows_have_the_verdicts_and_what_the_judge_cost(finished: Finished) -> None:
     rows = [row for file in finished.workspace.scores.glob("conductor/own-*/*.parquet") for row in load_rows(file)]
     assert Counter(row.benchmark for row in rows) == {"math500": 8, "rlpr": 8}
-    alone = list(records(of_responses(load_responses(evaluation_folder(finished.workspace)))))
+    alone = list(iterate_records(response_rows_as_scores(load_responses(evaluation_folder(finished.workspace)))))
     assert {row.benchmark for row in alone} == {"math500", "rlpr"}
     for row in [*rows, *alone]:
         assert (row.grading_usd > 0) == (row.benchmark == "math500")

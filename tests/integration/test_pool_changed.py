@@ -146,10 +146,10 @@ class Ticking:
         for name, questions in read_evaluation_questions(self.workspace, setup.recipe).items():
             file = score_file(self.workspace, system, policy, name)
             rows = scored(right, (name,)) if right else []
-            save_rows(rows, file, key=scores_key(setup.asked_on(name), policy, questions))
+            save_rows(rows, file, key=scores_key(setup.for_benchmark(name), policy, questions))
 
     def decide(self, snapshot: Snapshot, decision: Decision) -> None:
-        file = self.workspace.outcome / "retraining" / f"{snapshot.key}.json"
+        file = self.workspace.results_folder / "retraining" / f"{snapshot.key}.json"
         write_text(file, json.dumps(decision.as_dict()))
 
     def change(self, edit: Callable[[dict[str, Any]], object]) -> None:
@@ -197,14 +197,14 @@ def workspace(prepared: Workspace) -> Iterator[Workspace]:
             file.write_text(files[file], encoding="utf-8")
         else:
             file.unlink()
-    for folder in (prepared.scores, prepared.runs, prepared.outcome / "retraining"):
+    for folder in (prepared.scores, prepared.runs, prepared.results_folder / "retraining"):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
 def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
     """The sensor with a champion of recipe `small`, a resource of another recipe, and no alerts."""
-    (workspace.outcome / "alerts.jsonl").unlink(missing_ok=True)
+    (workspace.results_folder / "alerts.jsonl").unlink(missing_ok=True)
     crown(workspace, Podium(root=str(workspace.root), recipe="small"))
     home = shutil.copytree(made_once("dagster-instance", empty_instance), tmp_path / "dagster")
     with dg.DagsterInstance.local_temp(str(home)) as instance:

@@ -32,7 +32,7 @@ from ops.release.promotion import override
 from ops.release.requirements import check_installed
 from ops.results.leaderboard import Leaderboard
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.table import records
+from ops.results.table import iterate_records
 from ops.stages.restoring import restore_run
 from ops.training.run.training_run import RunResult
 from ops.workflow.grammar import Step, Workflow
@@ -145,7 +145,7 @@ def test_two_versions_from_registration_to_promotion(workspace: Workspace, polic
 
     assert aliases.promote(workspace, first.version, YES)
     assert crowned(workspace).version == first.version
-    stored = list(records(registry.score_rows(workspace, crowned(workspace))))
+    stored = list(iterate_records(registry.score_rows(workspace, crowned(workspace))))
     assert {(row.benchmark, row.problem_id, row.correct) for row in stored} == {
         (row.benchmark, row.problem_id, row.correct) for row in rows(6)
     }

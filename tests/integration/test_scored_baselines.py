@@ -11,14 +11,14 @@ import pytest
 from ops.benchmarks.problem_files import read_evaluation_questions, read_problems, write_problems
 from ops.config import Setup
 from ops.core.errors import DataError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.stored import read_solo_responses
 from ops.evaluation.stored_baselines import list_baseline_stores
 from ops.precaching.opening import open_client
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.table import records
+from ops.results.table import iterate_records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation_questions, materialize_responses
@@ -64,13 +64,15 @@ class Checkout:
         setup = self.setup()
         client = open_client(setup, "baselines")
         rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
-        return {name: list(records(own)) for name, own in rows.items()}, client.counts.live + client.counts.cached
+        return {
+            name: list(iterate_records(own)) for name, own in rows.items()
+        }, client.counts.live + client.counts.cached
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     for folder in ("config", "data/few_shots", "data/knowledge"):
-        shutil.copytree(resources() / folder, tmp_path / folder)
+        shutil.copytree(resources_folder() / folder, tmp_path / folder)
     return tmp_path
 
 
@@ -92,7 +94,9 @@ def test_baselines_of_the_workers_own_answers_cost_nothing_where_every_worker_is
     alone = client.counts.live
     assert alone == QUESTIONS * 2 * 3
     rows = score_baselines(setup, client, list(setup.recipe.benchmarks))
-    assert {name: len(list(records(own_rows))) for name, own_rows in rows.items()} == dict.fromkeys(own, QUESTIONS * 2)
+    assert {name: len(list(iterate_records(own_rows))) for name, own_rows in rows.items()} == dict.fromkeys(
+        own, QUESTIONS * 2
+    )
     assert client.counts.live == alone
 
 

@@ -291,7 +291,7 @@ def test_serving_beyond_loopback_is_refused_before_anything_is_loaded(
 
 
 def test_too_few_open_files_are_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "raise_open_files", lambda: 255)
+    monkeypatch.setattr(http_server, "raise_open_file_limit", lambda: 255)
     with pytest.raises(PodiumError, match="may open 255 files, and serving needs 256"):
         http_server.run(None, "127.0.0.1", 0)  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ import yaml
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
 from ops.alerts.notify import kept
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.spending.ledger import Ledger
@@ -75,7 +75,7 @@ class Log:
              one.outcome)
             for one in self.lines.values()
         ]  # fmt: skip
-        return markdown_table(head, rows)
+        return format_markdown_table(head, rows)
 
 
 class Watched:

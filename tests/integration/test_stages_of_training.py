@@ -26,7 +26,7 @@ from ops.config import RoundLimits, Setup
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import Study, StudyStore, read_all_questions, sample_questions
-from ops.results.table import records
+from ops.results.table import iterate_records
 from ops.stages.studies.subsets import draw_subsets
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import check_run_guards
@@ -212,7 +212,8 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     [run] = {*project.runs.iterdir()} - runs
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9
     arms = {
-        arm.name: list(records(arm.rows)) for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).read_arms()
+        arm.name: list(iterate_records(arm.rows))
+        for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).read_arms()
     }
     assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 

@@ -17,7 +17,7 @@ from ops.alerts.notify import kept
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.conductor.rollout import execute_rollouts
 from ops.config import load_pool
-from ops.config.pool import FILE
+from ops.config.pool import REVISIONS_FILE
 from ops.core.workspace import Workspace
 from ops.precaching.opening import open_client
 from ops.precaching.precache import build_solo_messages
@@ -93,7 +93,7 @@ def test_a_swapped_model_is_found_excluded_and_planned_for(
         asked = sum(server.served().values())
         server.order(rate=1.0, faults=["echo"])
         nights = 0
-        while not (workspace.config / FILE).is_file():
+        while not (workspace.config / REVISIONS_FILE).is_file():
             nights += 1
             assert nights <= 6, "it was not found"
             last = night(1 + nights)

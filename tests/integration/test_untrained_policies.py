@@ -241,7 +241,7 @@ def test_a_writer_that_refuses_leaves_the_best_worker_to_answer(
 def test_after_a_change_of_the_pool_the_champion_is_scored_as_it_is_and_not_fine_tuned(done: Finished) -> None:
     champion = registry.champion(done.workspace)
     assert champion is not None
-    snapshot = Snapshot.take(done.workspace.config, "untrained", None, "commit")
+    snapshot = Snapshot.capture(done.workspace.config, "untrained", None, "commit")
     changed = snapshot.pool.model_copy(update={"workers": snapshot.pool.workers[:-1]})
     change = PoolChange(version=champion.version, policy=champion.tags["policy"], before=snapshot.pool)
     card = PolicyCard.read(champion_folder(done.workspace, change))

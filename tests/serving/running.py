@@ -16,7 +16,7 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from ops.config import Pool, resolved
+from ops.config import Pool, dump_settings
 from ops.core.atomic import write_text
 from tests.serving.script import card_of
 
@@ -38,7 +38,7 @@ class Running:
     def settings(self, **values: Any) -> Self:
         """Write serving.yaml and the pool; before the start."""
         (self.folder / "serving.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-        (self.folder / "pool.yaml").write_text(resolved(self._pool), encoding="utf-8")
+        (self.folder / "pool.yaml").write_text(dump_settings(self._pool), encoding="utf-8")
         return self
 
     def version(

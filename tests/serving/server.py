@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ops.config import Serving, load
+from ops.config import Serving, load_settings
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.serving import loaded
@@ -52,7 +52,7 @@ def scripted(policy: Path, *_: Any) -> Scripted:
 
 def main(folder: Path) -> None:
     loaded.load_conductor = scripted  # type: ignore[assignment]
-    settings = load(Serving, folder / "serving.yaml")
+    settings = load_settings(Serving, folder / "serving.yaml")
     app = ServingApp(Workspace(folder), settings, Files(folder), Access.of(HOST))
     run(app, HOST, 0)
 

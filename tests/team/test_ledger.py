@@ -16,9 +16,9 @@ import pytest
 
 from ops.core.errors import ConfigError, LedgerUnavailable, OverBudget
 from ops.core.usage import MeanUsage, Usage
-from ops.spending.books import Spent
-from ops.spending.ledger import Bill, Departure, Ledger, open_ledger
-from ops.spending.shared import SharedStore
+from ops.spending.books import SpendingSum
+from ops.spending.ledger import Bill, Ledger, OutgoingCall, open_ledger
+from ops.spending.shared import SharedLedgerStore
 from tests.command import podium
 from tests.faults.processes import begin, outcomes, running
 from tests.team.servers import Postgres, until
@@ -27,11 +27,11 @@ NOWHERE = Path("/nonexistent/ledger.sqlite")
 
 
 def open_(url: str, **settings: Any) -> Ledger:
-    return Ledger(NOWHERE, SharedStore(url, **settings))
+    return Ledger(NOWHERE, SharedLedgerStore(url, **settings))
 
 
 def pay(ledger: Ledger, run: str, usd: float, worst: float, cap: float, purpose: str = "test", key: str = "") -> None:
-    [held] = ledger.mark_sent(Departure(ledger.reserve(run, worst, cap), purpose, "w", key))
+    [held] = ledger.mark_sent(OutgoingCall(ledger.reserve(run, worst, cap), purpose, "w", key))
     ledger.settle(Bill(held, purpose, "w", usd, Usage(10, 5), key))
 
 
@@ -40,15 +40,15 @@ def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) 
     for ledger in (shared, local):
         for run, purpose, usd in [("a", "precache", 0.25), ("a", "training", 0.5), ("b", "training", 2.0)]:
             pay(ledger, run, usd, 2.0, 10.0, purpose)
-        [lost] = ledger.mark_sent(Departure(ledger.reserve("a", 1.0, 10.0), "training", "w", "k"))
-        ledger.lose(lost)
-        assert ledger.unmeasured() == ["k"]
-        ledger.measure({"k": 0.125})
+        [lost] = ledger.mark_sent(OutgoingCall(ledger.reserve("a", 1.0, 10.0), "training", "w", "k"))
+        ledger.mark_lost(lost)
+        assert ledger.lost_keys_without_cost() == ["k"]
+        ledger.book_lost_calls({"k": 0.125})
     for name in ("by_run", "by_purpose", "by_worker", "by_month"):
         assert getattr(shared, name)() == getattr(local, name)()
-    assert shared.by_run() == {"a": Spent(0.875, 2, 20, 10, 1, 0.125), "b": Spent(2.0, 1, 10, 5)}
+    assert shared.by_run() == {"a": SpendingSum(0.875, 2, 20, 10, 1, 0.125), "b": SpendingSum(2.0, 1, 10, 5)}
     assert shared.mean_usage("training") == local.mean_usage("training") == {"w": MeanUsage(10.0, 5.0)}
-    assert [call[1:] for call in shared.latest(9)] == [call[1:] for call in local.latest(9)]
+    assert [call[1:] for call in shared.latest_calls(9)] == [call[1:] for call in local.latest_calls(9)]
     assert shared.open_reservations() == {}
     shared.close()
     local.close()
@@ -78,13 +78,13 @@ def test_the_variable_names_the_server_and_errors_are_reported(
     ledger.close()
     assert not (tmp_path / "ledger.sqlite").exists()
     with closing(open_(url)) as again:
-        assert again.spent("run") == 0.5
+        assert again.total_usd("run") == 0.5
     monkeypatch.setenv("PODIUM_LEDGER_URL", "mysql://podium:secret@host/db")
     with pytest.raises(ConfigError, match="not an address of a Postgres") as told:
         open_ledger(tmp_path)
     assert "secret" not in str(told.value)
     with pytest.raises(LedgerUnavailable, match=r"does not answer.*no paid call is made") as away:
-        open_("postgresql://podium:secret@127.0.0.1:1/db", patience_s=0.2).spent("run")
+        open_("postgresql://podium:secret@127.0.0.1:1/db", patience_s=0.2).total_usd("run")
     assert "secret" not in str(away.value)
 
 
@@ -115,7 +115,7 @@ def test_processes_that_share_nothing_but_the_server_never_pass_the_cap_and_use_
         paid = sum(outcomes(*processes))
     assert watcher.by_run()["run"].calls == paid
     assert highest <= 1.0 + 1e-6
-    assert 1.0 - 0.011 <= watcher.spent("run") <= 1.0 + 1e-9
+    assert 1.0 - 0.011 <= watcher.total_usd("run") <= 1.0 + 1e-9
     watcher.close()
 
 
@@ -125,14 +125,14 @@ def test_sent_calls_of_a_lost_machine_are_spent_and_the_rest_is_free_after_its_l
     url = postgres.database()
     gone = open_(url, lease_s=1.5)
     waiting = gone.reserve("run", 0.5, 1.0)
-    [sent] = gone.mark_sent(Departure(gone.reserve("run", 0.25, 1.0), "test", "w", "k"))
+    [sent] = gone.mark_sent(OutgoingCall(gone.reserve("run", 0.25, 1.0), "test", "w", "k"))
     assert waiting.usd == 0.5 and sent.sent
     other = open_(url, lease_s=1.5)
     with pytest.raises(OverBudget):
         other.reserve("run", 0.5, 1.0)
     store = gone._store
-    assert isinstance(store, SharedStore)
-    with store._leases.held() as held:
+    assert isinstance(store, SharedLedgerStore)
+    with store._leases.locked() as held:
         held.clear()  # as after a power failure: no process renews the lease
 
     def is_free() -> bool:
@@ -143,13 +143,13 @@ def test_sent_calls_of_a_lost_machine_are_spent_and_the_rest_is_free_after_its_l
         return True
 
     until(is_free, "the dead process's room is free")
-    assert other.by_run()["run"] == Spent(0.25, 0, 0, 0, 1, 0.25)
+    assert other.by_run()["run"] == SpendingSum(0.25, 0, 0, 0, 1, 0.25)
     # The process was only suspended: its sent call is settled once, and its unsent call needs a new reservation.
     gone.settle(Bill(sent, "test", "w", 0.1, Usage(1, 1), "k"))
-    assert other.by_run()["run"] == Spent(0.1, 1, 1, 1)
+    assert other.by_run()["run"] == SpendingSum(0.1, 1, 1, 1)
     other.reserve("run", 0.8, 1.0)
     with pytest.raises(OverBudget):
-        gone.mark_sent(Departure(waiting, "test", "w", "k2"))
+        gone.mark_sent(OutgoingCall(waiting, "test", "w", "k2"))
     gone.close()
     other.close()
 
@@ -194,8 +194,8 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
     ledger = open_(url)
     held = ledger.reserve("run", 0.5, 10.0)
     store = ledger._store
-    assert isinstance(store, SharedStore)
-    connected, broken = store._server._connected, []
+    assert isinstance(store, SharedLedgerStore)
+    connected, broken = store._server._connect, []
 
     class Breaks:
         """A connection that commits a transaction and then fails as if the server was lost."""
@@ -216,10 +216,10 @@ def test_an_answer_to_a_commit_that_is_lost_is_not_taken_for_a_lost_commit(postg
     def once() -> Any:
         return connected() if broken else Breaks(connected())
 
-    store._server._connected = once  # type: ignore[method-assign]
+    store._server._connect = once  # type: ignore[method-assign]
     ledger.settle(Bill(held, "test", "w", 0.25, Usage(1, 1)))
     assert broken
-    assert ledger.by_run()["run"] == Spent(0.25, 1, 1, 1)
+    assert ledger.by_run()["run"] == SpendingSum(0.25, 1, 1, 1)
     ledger.close()
 
 

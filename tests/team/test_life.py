@@ -23,7 +23,7 @@ from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.release.mlflow_store import connected
-from ops.spending.books import Spent
+from ops.spending.books import SpendingSum
 from ops.spending.ledger import open_ledger
 from ops.store import Kind, open_cache
 from pipelines.lifecycle import JOBS
@@ -212,7 +212,7 @@ def dearer(workspace: Workspace) -> None:
     file.write_text(yaml.safe_dump(pool, sort_keys=False), encoding="utf-8")
 
 
-def account(workspace: Workspace) -> Spent:
+def account(workspace: Workspace) -> SpendingSum:
     """Return the spending of the only run in the ledger, and check that nothing is still reserved."""
     ledger = open_ledger(workspace.ledger)
     try:

@@ -11,7 +11,7 @@ import pytest
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, LimitsUnavailable
-from ops.workers.fleet import FleetLimits, _Caller
+from ops.workers.fleet import FleetLimits, _WaitingCall
 from ops.workers.worker_handle import resolve_worker
 from tests.faults.clients import server  # noqa: F401  (a fixture)
 from tests.faults.test_shared_limits import (  # noqa: F401  (the same tests, over Redis)
@@ -37,18 +37,18 @@ def over_redis(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> Redis:
 def test_the_slots_of_a_machine_that_is_gone_are_free_after_its_lease(over_redis: Redis) -> None:
     async def live() -> None:
         gone, other = (FleetLimits(over_redis.url, "w", lease_s=2.0) for _ in range(2))
-        first = await gone.take(1)
-        waiting = asyncio.create_task(other.take(1))
+        first = await gone.take_slot(1)
+        waiting = asyncio.create_task(other.take_slot(1))
         await asyncio.sleep(3.0)
         assert not waiting.done(), "a lease is renewed while its holder lives"
-        with gone._leases.held() as held:
+        with gone._leases.locked() as held:
             held.clear()  # no process renews it any more
         slot = await asyncio.wait_for(waiting, 60)
-        other.give(slot)
-        with gone._leases.held() as held:
+        other.release_slot(slot)
+        with gone._leases.locked() as held:
             held[first] = "of long ago"
-        gone.give(first)
-        assert await asyncio.wait_for(other.take(1), 60)
+        gone.release_slot(first)
+        assert await asyncio.wait_for(other.take_slot(1), 60)
 
     asyncio.run(live())
 
@@ -70,17 +70,17 @@ def test_processes_that_wait_are_served_in_the_order_of_arrival(over_redis: Redi
         taken: list[str] = []
 
         async def call(limits: FleetLimits, name: str) -> None:
-            slot = await limits.take(1)
+            slot = await limits.take_slot(1)
             taken.append(name)
             await asyncio.sleep(0)
-            limits.give(slot)
+            limits.release_slot(slot)
 
-        first = await many.take(1)
+        first = await many.take_slot(1)
         calls = [asyncio.create_task(call(many, "many")) for _ in range(20)]
         await until_in_line(many, 1)
         calls.append(asyncio.create_task(call(few, "few")))
         await until_in_line(many, 2)
-        many.give(first)
+        many.release_slot(first)
         await asyncio.wait_for(asyncio.gather(*calls), 60)
         assert taken.index("few") == 1, "one of the many stood before it in the line"
 
@@ -90,14 +90,14 @@ def test_processes_that_wait_are_served_in_the_order_of_arrival(over_redis: Redi
 def test_an_ended_process_loses_its_place_in_the_queue(over_redis: Redis) -> None:
     async def live() -> None:
         gone, other = (FleetLimits(over_redis.url, "w") for _ in range(2))
-        first = await gone.take(1)
+        first = await gone.take_slot(1)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(other.take(1), 0.2)
+            await asyncio.wait_for(other.take_slot(1), 0.2)
         assert not other._client.zcard(other._line), "who gives up leaves the line"
-        assert gone._free(1, _Caller()) is None  # waits in the line without asking again
+        assert gone._try_take_slot(1, _WaitingCall()) is None  # waits in the line without asking again
         gone._head = None
-        gone.give(first)
-        assert await asyncio.wait_for(other.take(1), 60)
+        gone.release_slot(first)
+        assert await asyncio.wait_for(other.take_slot(1), 60)
 
     asyncio.run(live())
 
@@ -105,15 +105,15 @@ def test_an_ended_process_loses_its_place_in_the_queue(over_redis: Redis) -> Non
 def test_a_wait_that_is_cancelled_leaves_nothing_behind(over_redis: Redis) -> None:
     async def live() -> None:
         limits = FleetLimits(over_redis.url, "w")
-        slot = await limits.take(1)
-        waiting = asyncio.create_task(limits.take(1))
+        slot = await limits.take_slot(1)
+        waiting = asyncio.create_task(limits.take_slot(1))
         await asyncio.sleep(0.1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert limits._head is None, "no call is at the head of the line"
-        limits.give(slot)
-        again = await asyncio.wait_for(limits.take(1), 60)
-        with limits._leases.held() as held:
+        limits.release_slot(slot)
+        again = await asyncio.wait_for(limits.take_slot(1), 60)
+        with limits._leases.locked() as held:
             assert again != slot and list(held) == [again]
 
     asyncio.run(live())

@@ -15,7 +15,7 @@ from ops.config import load_recipe
 from ops.core.response_rows import ResponseRow, load_responses
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.spending.shared import SharedStore
+from ops.spending.shared import SharedLedgerStore
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from tests.conftest import make_project
@@ -86,7 +86,7 @@ def test_what_a_killed_step_had_is_taken_over_and_no_answer_is_paid_for_twice(
     assert [row.status for row in rows] == ["ok"] * QUESTIONS, "every answer is there"
     there = pulled(workspace, tmp_path / "elsewhere", "worker_responses", at)
     assert sorted(load_responses(there.data / "responses"), key=place) == sorted(rows, key=place)
-    ledger = Ledger(Path("none"), SharedStore(at["PODIUM_LEDGER_URL"]))
+    ledger = Ledger(Path("none"), SharedLedgerStore(at["PODIUM_LEDGER_URL"]))
     # The killed step's lease must run out.
     until(lambda: ledger.open_reservations() == {}, "nothing is reserved any more")
     [spent] = ledger.by_run().values()

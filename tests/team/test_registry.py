@@ -15,7 +15,7 @@ from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.release.ask import ask
 from ops.release.mlflow_store import RegistryError, check_characters, connected
-from ops.results.table import records
+from ops.results.table import iterate_records
 from tests.integration.test_registry import (  # noqa: F401  (fixtures)
     QUESTION,
     ROOT,
@@ -67,7 +67,7 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
     second = register(workspace, policy, pool, right=8)
     restarted.join(720)
     assert second.version != first.version and second.aliases == ("challenger",)
-    assert len(list(records(registry.score_rows(workspace, second)))) == len(rows(8))
+    assert len(list(iterate_records(registry.score_rows(workspace, second)))) == len(rows(8))
 
 
 @pytest.mark.long

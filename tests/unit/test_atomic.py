@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ops.core import atomic
-from ops.core.atomic import made_whole, replacing, sweep, write_text
+from ops.core.atomic import create_folder_atomically, remove_leftovers, replace_atomically, write_text
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import program
@@ -41,7 +41,7 @@ def killed_write(file: Path, how: str = "replacing") -> Path:
 def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     file, other = tmp_path / "livecodebench.parquet", tmp_path / "mmlu.parquet"
     left, kept = killed_write(file), killed_write(other)
-    with replacing(file) as living:
+    with replace_atomically(file) as living:
         living.write_text("being written", encoding="utf-8")
         write_text(file, "whole")
         assert living.exists(), "its writer lives"
@@ -49,7 +49,7 @@ def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path
         assert kept.exists(), "it belongs to another file"
         living.write_text("whole again", encoding="utf-8")
     assert file.read_text(encoding="utf-8") == "whole again"
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
@@ -72,26 +72,26 @@ def test_a_temporary_file_of_another_machine_is_kept(tmp_path: Path, monkeypatch
     left = killed_write(tmp_path / "a.json")
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(socket, "gethostname", lambda: "another-machine")
-        sweep(tmp_path)
+        remove_leftovers(tmp_path)
     assert left.exists()
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert not left.exists()
 
 
 @pytest.mark.parametrize("name", [".gitignore.tmp", "data.tmp", ".a.json.host-x-00000000.tmp", ".a.tmp"])
 def test_files_of_others_stay(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine", encoding="utf-8")
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert (tmp_path / name).exists()
 
 
 def test_after_an_error_the_file_is_as_before(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     write_text(file, "old")
-    with pytest.raises(ZeroDivisionError), replacing(file) as temporary:
+    with pytest.raises(ZeroDivisionError), replace_atomically(file) as temporary:
         temporary.write_text("new", encoding="utf-8")
         raise ZeroDivisionError
-    with pytest.raises(OSError, match=r"a\.json") as caught, replacing(file) as temporary:
+    with pytest.raises(OSError, match=r"a\.json") as caught, replace_atomically(file) as temporary:
         raise OSError(28, "No space left on device")
     assert caught.value.filename == str(file)
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
@@ -101,21 +101,21 @@ def test_after_an_error_the_file_is_as_before(tmp_path: Path) -> None:
 
 def test_a_folder_is_whole_or_absent_and_another_processs_stays(tmp_path: Path) -> None:
     folder = tmp_path / "below" / "policy"
-    with pytest.raises(ZeroDivisionError), made_whole(folder) as part:
+    with pytest.raises(ZeroDivisionError), create_folder_atomically(folder) as part:
         (part / "half").touch()
         raise ZeroDivisionError
     assert list(folder.parent.iterdir()) == []
-    with made_whole(folder) as part, made_whole(folder) as other:
+    with create_folder_atomically(folder) as part, create_folder_atomically(folder) as other:
         (part / "slower").touch()
         (other / "first").touch()
         assert not folder.exists()
     assert [file.name for file in folder.iterdir()] == ["first"]
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="Not a directory"), made_whole(tmp_path / "file"):
+    with pytest.raises(OSError, match="Not a directory"), create_folder_atomically(tmp_path / "file"):
         pass
     left = killed_write(tmp_path / "version", "made_whole")
     assert left.is_dir() and left.match(atomic.TEMPORARY)
-    with made_whole(tmp_path / "version"):
+    with create_folder_atomically(tmp_path / "version"):
         pass
     assert list(tmp_path.glob(atomic.TEMPORARY)) == []
 

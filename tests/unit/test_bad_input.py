@@ -19,7 +19,7 @@ from ops import config
 from ops.config.pool import Revisions
 from ops.config.studies import load_studies
 from ops.core.errors import ConfigError
-from ops.core.settings_files import DEEPEST, MOST_BYTES, parse_yaml, read_json, read_yaml
+from ops.core.settings_files import MAX_BYTES, MAX_DEPTH, parse_yaml, read_json, read_yaml
 from ops.workflow.few_shots import load_few_shots
 from tests.command import tried
 
@@ -309,8 +309,8 @@ def test_every_number_has_a_bound(model: type[config.Settings]) -> None:
 def test_input_at_the_size_limits_is_read(tmp_path: Path) -> None:
     file = tmp_path / "file.yaml"
     line = "# comment\n"
-    file.write_text(line * ((MOST_BYTES - 5) // len(line)) + "a: 1\n", encoding="utf-8")
+    file.write_text(line * ((MAX_BYTES - 5) // len(line)) + "a: 1\n", encoding="utf-8")
     assert read_yaml(file) == {"a": 1}
-    assert parse_yaml("[" * (DEEPEST - 1) + "]" * (DEEPEST - 1), file)
+    assert parse_yaml("[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1), file)
     (tmp_path / "file.json").write_text('{"a": [1, 2.5, null]}', encoding="utf-8")
     assert read_json(tmp_path / "file.json") == {"a": [1, 2.5, None]}

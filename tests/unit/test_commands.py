@@ -15,7 +15,7 @@ import pytest
 
 from ops.config import Setup, load_recipe
 from ops.core.errors import PodiumError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Range
 from pipelines import asking
@@ -207,7 +207,7 @@ def test_init_makes_a_workspace_and_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_a_checkout_is_not_laid_out_again() -> None:
-    done = tried("init", str(resources()))
+    done = tried("init", str(resources_folder()))
     assert done.exit_code == 1 and "is a checkout" in done.stderr
 
 

@@ -26,7 +26,7 @@ from assets import partitions, placement
 from assets.dagster_private import WorkerStatus
 from assets.resources import ONE_AT_A_TIME, SNAPSHOT, Podium
 from ops.core.errors import ConfigError, PodiumError
-from ops.core.processes import alone
+from ops.core.processes import lock_files
 from ops.core.workspace import Workspace
 from ops.serving.http.access import TOKENS, Access
 from pipelines.commands.team import JOBS as NAMED_JOBS
@@ -293,17 +293,17 @@ def test_writers_of_different_files_go_side_by_side_and_of_the_same_one_waits(tm
     inside, order = threading.Barrier(2, timeout=60), []
 
     def write(file: Path) -> None:
-        with alone(workspace, file):
+        with lock_files(workspace, file):
             inside.wait(60)
 
     def write_after() -> None:
-        with alone(workspace, two, one):
+        with lock_files(workspace, two, one):
             order.append("second")
 
     with ThreadPoolExecutor(2) as threads:
         for written in [threads.submit(write, file) for file in (one, two)]:
             written.result(60)  # both were inside at once
-        with alone(workspace, one):
+        with lock_files(workspace, one):
             waiting = threads.submit(write_after)
             time.sleep(0.3)
             order.append("first")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ops.core.errors import ConfigError
-from ops.core.servers import check_addresses, wrong_addresses
+from ops.core.servers import check_addresses, find_invalid_addresses
 from ops.core.workspace import Workspace
 from ops.planning import doctor
 from ops.planning.doctor import Diagnosis, diagnose_machine
@@ -69,7 +69,7 @@ def test_garbage_is_one_line_that_names_the_variable(
 @pytest.mark.parametrize(("variable", "value"), each(OF_ANOTHER_KIND))
 def test_an_address_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
     monkeypatch.setenv(variable, value)
-    assert [error.file for error in wrong_addresses()] == [variable]
+    assert [error.file for error in find_invalid_addresses()] == [variable]
 
 
 @pytest.mark.parametrize(("variable", "value"), each(ACCEPTED))

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from pipelines.commands.help import Command, OrderedGroup
 from pipelines.commands.main import podium
 from pipelines.commands.options import POOL, RECIPE
@@ -88,7 +88,7 @@ def parse(command: click.Command, name: str, arguments: list[str], parent: click
         for given in value if isinstance(value, tuple) else (value,):
             if isinstance(given, str) and option.type in (POOL, RECIPE):
                 kind = "pools" if option.type is POOL else "recipes"
-                assert (resources() / "config" / kind / f"{given.partition(':')[0]}.yaml").is_file(), given
+                assert (resources_folder() / "config" / kind / f"{given.partition(':')[0]}.yaml").is_file(), given
     if isinstance(command, click.Group):
         below, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         assert found is not None

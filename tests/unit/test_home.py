@@ -19,7 +19,7 @@ import pytest
 from assets.resources import Podium
 from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.errors import PodiumError
-from ops.core.processes import name_of, one_at_a_time
+from ops.core.processes import hold_run_lock, unique_process_name
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store
 from ops.training.run import processes
@@ -32,8 +32,8 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from ops.core.workspace import Workspace
-from ops.core.processes import one_at_a_time
-with one_at_a_time(Workspace(Path(sys.argv[1]))):
+from ops.core.processes import hold_run_lock
+with hold_run_lock(Workspace(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -68,9 +68,9 @@ def test_two_lifecycles_of_a_checkout_exclude_each_other_and_a_killed_one_holds_
     workspace = Workspace(tmp_path)
     workspace.state.mkdir()
     held = pytest.raises(PodiumError, match="another pipeline run")
-    with python(HOLD, str(tmp_path)), held, one_at_a_time(workspace):
+    with python(HOLD, str(tmp_path)), held, hold_run_lock(workspace):
         pass
-    with one_at_a_time(workspace), one_at_a_time(workspace):  # the command and its run
+    with hold_run_lock(workspace), hold_run_lock(workspace):  # the command and its run
         assert (workspace.state / "lifecycle.lock").exists()
 
 
@@ -106,7 +106,7 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
 
 def test_a_trainer_ends_with_the_process_that_started_it() -> None:
     parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    with python(WATCH, **{processes.PARENT_VARIABLE: name_of(parent.pid)}) as trainer:
+    with python(WATCH, **{processes.PARENT_VARIABLE: unique_process_name(parent.pid)}) as trainer:
         parent.kill()
         parent.wait(240)
         assert trainer.wait(timeout=20) == 143

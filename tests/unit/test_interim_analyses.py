@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ops.config import PromotionGate, load, load_gate
+from ops.config import PromotionGate, load_gate, load_settings
 from ops.core.errors import ConfigError
 from ops.release.promotion import confidence_at, decide
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.statistics import Stratum, detectable_paired
+from ops.results.statistics import Stratum, detectable_difference
 from tests.builders import make_outcome
 from tests.unit.evaluation.simulated import within
 
@@ -74,7 +74,7 @@ def test_a_worse_challenger_passes_the_first_analysis_no_more_often_than_stated(
 def test_a_better_challenger_passes_with_the_stated_power(analysis: int) -> None:
     # The difference that a test of this level detects in 80 %, counted from the permitted loss.
     level = 1 - confidence_at(GATE, analysis)
-    found = detectable_paired([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
+    found = detectable_difference([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
     better = found - GATE.max_loss_against_champion
     assert 0 < better < DISCORDANT
     assert share_promoted(better, analysis, 100, seed=2) == pytest.approx(0.8, abs=within(100, 0.8))
@@ -174,7 +174,7 @@ def test_a_setting_that_makes_no_sense_is_named(tmp_path: Path, line: str, messa
     file = tmp_path / "promotion.yaml"
     file.write_text(line, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
-        load(PromotionGate, file)
+        load_settings(PromotionGate, file)
 
 
 def test_repeats_of_a_question_count_as_one_question() -> None:

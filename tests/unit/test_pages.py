@@ -15,7 +15,14 @@ import yaml
 from pydantic import BaseModel
 
 from ops.config import Alerts, Pool, Recipe, load_recipe
-from ops.core.documents import MEASUREMENTS, Document, parse, read_tables, shown, write_between
+from ops.core.documents import (
+    MEASUREMENTS,
+    Document,
+    parse_document,
+    read_tables,
+    render_shown_tables,
+    replace_marked_text,
+)
 from ops.core.errors import DataError
 from ops.evaluation.study import load_all_studies
 from pipelines.commands.main import podium
@@ -48,7 +55,7 @@ def test_only_what_stands_between_the_marks_changes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"# Before\n\n{MARK}\n\nold\n\n{MARK}\n\nafter\n", encoding="utf-8")
     for _ in range(2):
-        write_between(page, MARK, "| new |\n")
+        replace_marked_text(page, MARK, "| new |\n")
         assert page.read_text(encoding="utf-8") == f"# Before\n\n{MARK}\n\n| new |\n\n{MARK}\n\nafter\n"
 
 
@@ -57,7 +64,7 @@ def test_a_page_without_its_two_marks_is_unchanged(tmp_path: Path, text: str) ->
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="twice"):
-        write_between(page, MARK, "new")
+        replace_marked_text(page, MARK, "new")
     assert page.read_text(encoding="utf-8") == text
 
 
@@ -76,9 +83,9 @@ def test_the_measurements_show_what_their_files_hold() -> None:
     files = {"shown.yaml"}
     for mark in dict.fromkeys(re.findall(r"<!-- made by .* -->", text)):
         between = text.split(mark)[1].strip()
-        document = Document(parse(between).prose.partition("\n\nAll values: ")[0], read_tables(folder, mark))
+        document = Document(parse_document(between).prose.partition("\n\nAll values: ")[0], read_tables(folder, mark))
         linked = re.findall(r"\(measurements/([\w.-]+)\)", between)
-        *parts, _ = shown(folder, mark, document).split("\n\n")
+        *parts, _ = render_shown_tables(folder, mark, document).split("\n\n")
         assert between.startswith("\n\n".join(parts)), mark
         assert len(linked) >= len(document.tables) > 0, mark
         files |= set(linked)
@@ -90,13 +97,13 @@ def test_a_page_with_a_selection_keeps_the_rest_in_files(tmp_path: Path) -> None
     folder.mkdir()
     (folder / "shown.yaml").write_text('it: {tables: {"1": {rows: "^b", columns: {name: its name, "3": points}}}}')
     text = "One table.\n\n| name | points | points |\n| --- | --- | ---: |\n| a | 1 | 2 |\n| **b** | 3 | 4, 5 |\n"
-    write_between(page, MARK, text)
+    replace_marked_text(page, MARK, text)
     expected = "| its name | points |\n| --- | --- |\n| b | 4, 5 |\n\nAll values: [it.csv](page/it.csv)."
     assert read(page) == f"{MARK}\n\n{expected}\n\n{MARK}\n"
     assert read(folder / "it.csv") == 'name,points,points\na,1,2\nb,3,"4, 5"\n'
     (folder / "shown.yaml").write_text('it: {tables: {"2": {}}}')
     with pytest.raises(DataError, match="is not in the text"):
-        write_between(page, MARK, text)
+        replace_marked_text(page, MARK, text)
 
 
 # ── generated pages ──────────────────────────────────────────────────────────────
@@ -247,10 +254,10 @@ def test_the_examples_of_configuration_are_valid(page: Path, tmp_path: Path) -> 
     for number, block in enumerate(blocks):
         values = yaml.safe_load(block)
         if "workers" in values:
-            Pool.of_file(values)
+            Pool.from_file_values(values)
             continue
         if "channels" in values:
-            Alerts.of_file(values)
+            Alerts.from_file_values(values)
             continue
         recipe = {"base": "paper", "name": f"example-{number}", **values}
         (config / "recipes" / f"example-{number}.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from ops.core import installation
 from ops.core.errors import PodiumError
-from ops.core.installation import DISTRIBUTION, install_extra, make, pip_install
+from ops.core.installation import DISTRIBUTION, install_extra_command, make_command, pip_install_command
 from ops.release import requirements
 from pipelines.commands.main import podium
 
@@ -188,26 +188,26 @@ def words_of(command: str) -> list[str]:
 def test_in_a_checkout_the_commands_work_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in (ROOT, tmp_path):
         monkeypatch.chdir(folder)
-        python, *words = words_of(pip_install("mlflow"))
+        python, *words = words_of(pip_install_command("mlflow"))
         assert (folder / python).samefile(sys.executable)
         tried = subprocess.run(
             [python, *words, "--dry-run", "--no-deps", "--no-index"], capture_output=True, text=True, check=False,
             timeout=120,
         )  # fmt: skip
         assert tried.returncode == 0 and "already satisfied: mlflow" in tried.stdout, tried.stderr
-        *_, option, place = words_of(install_extra("gpu"))
+        *_, option, place = words_of(install_extra_command("gpu"))
         assert option == "-e" and (folder / place.removesuffix("[gpu]") / "pyproject.toml").is_file()
-    assert make("venv", "by hand") == f"Run `make -C {ROOT} venv`"
+    assert make_command("venv", "by hand") == f"Run `make -C {ROOT} venv`"
 
 
 def test_a_wheel_names_its_own_constraints_and_no_makefile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "constraints.txt").write_text("mlflow\n", encoding="utf-8")
-    monkeypatch.setattr(installation, "resources", lambda: tmp_path)
-    words = words_of(install_extra("gpu"))
+    monkeypatch.setattr(installation, "resources_folder", lambda: tmp_path)
+    words = words_of(install_extra_command("gpu"))
     assert words[1:] == ["-m", "pip", "install", "-c", str(tmp_path / "constraints.txt"), f"{DISTRIBUTION}[gpu]"]
-    assert make("venv", "by hand") == "by hand"
+    assert make_command("venv", "by hand") == "by hand"
     (tmp_path / "constraints.txt").unlink()
-    assert words_of(pip_install("mlflow"))[1:] == ["-m", "pip", "install", "mlflow"]
+    assert words_of(pip_install_command("mlflow"))[1:] == ["-m", "pip", "install", "mlflow"]
 
 
 def test_the_distribution_has_its_own_name_and_the_command_keeps_its() -> None:
@@ -215,11 +215,11 @@ def test_the_distribution_has_its_own_name_and_the_command_keeps_its() -> None:
     assert PROJECT["scripts"] == {"podium": "pipelines.script:main"}
     shown = CliRunner().invoke(podium, ["--version"], prog_name="podium")
     assert shown.output == f"podium, version {version(DISTRIBUTION)}\n"
-    assert installation.resources() == ROOT
+    assert installation.resources_folder() == ROOT
 
 
 def test_a_library_that_a_version_needs_and_is_absent_has_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "imported", lambda *_: {"no_such_library"})
     with pytest.raises(PodiumError, match=r"^no_such_library is not installed") as error:
         requirements.requirements(ROOT / "mlflow" / "agent.py", ROOT / "ops")
-    assert str(error.value).endswith(f"Run {pip_install('no_such_library')}")
+    assert str(error.value).endswith(f"Run {pip_install_command('no_such_library')}")

@@ -15,7 +15,7 @@ from assets.resources import SNAPSHOT, Podium, choosing
 from assets.studies import configured_studies, study_of
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Setup, Snapshot
-from ops.config.studies import STUDIES, Changes, load_studies, readable
+from ops.config.studies import STUDIES, Changes, load_studies, require_studies
 from ops.core.errors import ConfigError, DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.stages.studies.recipe_changes import make_changed_setups
@@ -75,13 +75,13 @@ def snapshot_of(project: Workspace, instance: dg.DagsterInstance, run_id: str) -
 
 
 def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None:
-    snapshot = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    snapshot = Snapshot.capture(project.config, "quickstart", 7, "c0ffee")
     assert (snapshot.recipe.seed, snapshot.pool.name, snapshot.git_commit) == (7, "quickstart", "c0ffee")
     assert snapshot.gate.min_format_compliance == 0.95
     file = snapshot.write(project.snapshots)
     assert Snapshot.read(project.snapshots, snapshot.key) == snapshot
     assert snapshot.write(project.snapshots) == file
-    assert snapshot.key != Snapshot.take(project.config, "quickstart", 8, "c0ffee").key
+    assert snapshot.key != Snapshot.capture(project.config, "quickstart", 8, "c0ffee").key
     with pytest.raises(DataError, match=r"nothing\.json.*does not exist.*Start a new run"):
         Snapshot.read(project.snapshots, "nothing")
 
@@ -91,15 +91,15 @@ def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -
     recipe = yaml.safe_load((project.config / "recipes" / "quickstart.yaml").read_text(encoding="utf-8"))
     recipe["grpo"] |= {"deepspeed": "zero2.json"}
     file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    snapshot = Snapshot.take(project.config, "deep", None, "c0ffee")
+    snapshot = Snapshot.capture(project.config, "deep", None, "c0ffee")
     assert snapshot.deepspeed is not None and snapshot.deepspeed["zero_optimization"]["stage"] == 2
     file.write_text(yaml.safe_dump(recipe | {"grpo": recipe["grpo"] | {"deepspeed": "zero9.json"}}), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"zero9\.json: does not exist\. Files there: zero2\.json"):
-        Snapshot.take(project.config, "deep", None, "c0ffee")
+        Snapshot.capture(project.config, "deep", None, "c0ffee")
 
 
 def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(project: Workspace) -> None:
-    asked = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    asked = Snapshot.capture(project.config, "quickstart", 7, "c0ffee")
     written = {name: (project.data / name).read_text(encoding="utf-8") for name in asked.texts}
     assert {"few_shots/mixed.yaml", "cold_start/subtasks.yaml"} <= set(written)
     assert asked.texts == written
@@ -114,7 +114,7 @@ def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(pro
     assert setup.workspace == project
     with pytest.raises(ConfigError, match=r"mixed\.yaml: does not exist"):
         load_few_shots(project.data, "mixed")
-    later = Snapshot.take(project.config, "quickstart", 7, "c0ffee")
+    later = Snapshot.capture(project.config, "quickstart", 7, "c0ffee")
     assert later.key != asked.key
     assert later.setup(project).workspace.texts != setup.workspace.texts
 
@@ -224,7 +224,7 @@ def test_a_launchpad_offers_the_recipes_that_exist_in_its_root(project: Workspac
 @pytest.mark.filterwarnings("error")
 def test_a_run_of_another_recipe_is_configured_without_a_warning(project: Workspace) -> None:
     offered = choosing(Podium(root=str(project.root)))(root=str(project.root))
-    asked = Snapshot.take(project.config, "quickstart", 7, "").model_copy(update={"recipe_file": "paper"})
+    asked = Snapshot.capture(project.config, "quickstart", 7, "").model_copy(update={"recipe_file": "paper"})
     again = offered.repeating(asked)
     assert (str(again.recipe), again.seed) == ("paper", 7)
     again.model_dump()
@@ -297,7 +297,7 @@ def test_a_file_that_cannot_be_read_stops_only_its_own_studies(
     write(project.config, WIDER)
     broken = podium.snapshot().model_copy(update={"studies": why})  # the state at the launch of the run
     with pytest.raises(PodiumError, match=why):
-        readable(podium.of(broken).snapshot().studies)
+        require_studies(podium.of(broken).snapshot().studies)
 
 
 def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace, podium: Podium) -> None:

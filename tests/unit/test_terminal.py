@@ -10,20 +10,20 @@ import pytest
 from rich.console import Console
 
 from ops.config import Setup
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.machine import detect_machine
 from ops.planning.plan_text import format_plan
 from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import find_missing
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 from pipelines.commands.shown import wrapped
 from pipelines.terminal import Terminal
 
 
 @pytest.mark.parametrize(("recipe", "gpus"), [("quickstart", "0"), ("paper", "8x80")])
 def test_a_plan_fits_80_columns_but_for_the_memory_of_gpus(recipe: str, gpus: str) -> None:
-    workspace = Workspace(resources())
+    workspace = Workspace(resources_folder())
     plan = make_plan(Setup.read(workspace, recipe), detect_machine(workspace, gpus))
     lines = wrapped(format_plan(plan, find_missing(plan)), 80).splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith("memory, GiB a GPU")), len(lines))
@@ -55,7 +55,7 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
     @dg.asset
     def numbers(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         terminal.progress(context)(1, 2, "half")
-        terminal.calls(context, Counts(live=3, cached=4, usd=0.5))
+        terminal.calls(context, CallCounts(live=3, cached=4, usd=0.5))
         return dg.MaterializeResult()
 
     @dg.asset_check(asset=numbers)
@@ -76,7 +76,7 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
     assert "3 calls, 4 cached, $0.50" in shown
     assert "✗ even: 3 [sic] is odd" in shown
     assert "! small: 3 is not small" in shown
-    assert terminal.total == Counts(live=3, cached=4, usd=0.5)
+    assert terminal.total == CallCounts(live=3, cached=4, usd=0.5)
 
 
 ROOT = Path(__file__).parents[2]

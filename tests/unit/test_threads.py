@@ -11,8 +11,8 @@ from queue import Empty, Queue
 
 import pytest
 
-from ops.core.cpython import literal, parse
-from ops.core.servers import Leases
+from ops.core.cpython import evaluate_literal, parse
+from ops.core.servers import LeaseRenewer
 
 EVERY_S = 0.02
 PATIENCE_S = 60.0
@@ -23,15 +23,15 @@ class Server:
 
     def __init__(self, every_s: float = EVERY_S) -> None:
         self.renewed: Queue[dict[str, int]] = Queue()
-        self.leases = Leases[str, int]("test leases", every_s, self.renewed.put)
+        self.leases = LeaseRenewer[str, int]("test leases", every_s, self.renewed.put)
 
     def hold(self, **values: int) -> None:
-        with self.leases.held() as held:
+        with self.leases.locked() as held:
             held.update(values)
 
     def release(self, *names: str) -> None:
         """Give these back; all where none is named."""
-        with self.leases.held() as held:
+        with self.leases.locked() as held:
             for name in names or tuple(held):
                 del held[name]
 
@@ -54,7 +54,7 @@ def no_thread_is_left() -> None:
 
 def test_held_leases_are_renewed_until_released_and_again_when_new_ones_are_added() -> None:
     server = Server()
-    with server.leases.held() as held:
+    with server.leases.locked() as held:
         assert held == {}
     assert keepers() == [], "nothing to do"
     server.hold(one=1, two=2)
@@ -75,7 +75,7 @@ def test_held_leases_are_renewed_until_released_and_again_when_new_ones_are_adde
 
 def test_leases_added_before_an_error_are_held() -> None:
     server = Server()
-    with pytest.raises(RuntimeError), server.leases.held() as held:
+    with pytest.raises(RuntimeError), server.leases.locked() as held:
         held["one"] = 1
         raise RuntimeError
     server.hears_of(one=1)
@@ -162,13 +162,13 @@ def test_a_depth_that_another_library_has_confused_is_counted_again(monkeypatch:
         return plain(source, mode=mode)
 
     monkeypatch.setattr(ast, "parse", confused)
-    assert literal(" [1, 'a']") == [1, "a"]
+    assert evaluate_literal(" [1, 'a']") == [1, "a"]
     assert len(refused) == 3
 
 
 @pytest.mark.parametrize("text", ["1 +", "x", "[1]()", "\0"])
 def test_a_text_that_is_not_a_literal_raises_the_errors_of_literal_eval(text: str) -> None:
     with pytest.raises((SyntaxError, ValueError)) as ours:
-        literal(text)
+        evaluate_literal(text)
     with pytest.raises(type(ours.value)):
         ast.literal_eval(text)

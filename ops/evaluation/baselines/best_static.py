@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ops.config import Worker
 from ops.core.problem import Problem
-from ops.core.registry import StaticStep, plugins
+from ops.core.registry import StaticStep, load_plugins
 from ops.evaluation.baseline import workflow_baseline
 from ops.evaluation.method import (
     PROPOSERS,
@@ -54,7 +54,7 @@ def _count_learning_calls(workers: int) -> int:
     everything = list_candidates(range(workers), [""] * workers)
     # A pool of a plug-in's size is taken for the plug-in's pool, so that the forecast is not too low. The workers'
     # own answers are precached and not counted.
-    sets = [plugin.workflows().values() for plugin in plugins().values() if workers == len(plugin.NAMES)]
+    sets = [plugin.workflows().values() for plugin in load_plugins().values() if workers == len(plugin.NAMES)]
     further = sum(len(steps) for stated in sets for steps in stated)
     return TRIED_PROBLEMS * (sum(candidate.calls for candidate in everything) - workers + further)
 
@@ -120,7 +120,7 @@ def list_plugin_candidates(workers: Sequence[Worker]) -> list[Candidate]:
     models = [worker.model for worker in workers]
     return [
         Candidate(name, convert_steps(steps, [model.removeprefix(f"{prefix}/") for model in models]))
-        for prefix, plugin in plugins().items()
+        for prefix, plugin in load_plugins().items()
         if {f"{prefix}/{name}" for name in plugin.NAMES} <= {*models}
         for name, steps in plugin.workflows().items()
     ]

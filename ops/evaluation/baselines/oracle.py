@@ -16,9 +16,16 @@ import numpy as np
 from ops.core.response_rows import ResponseRow
 from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
 from ops.precaching import profiles
-from ops.results.statistics import MeanEstimate, OracleEstimate, choices, folds, oracle_over_workers, prior_weight
+from ops.results.statistics import (
+    MeanEstimate,
+    OracleEstimate,
+    choose_workers,
+    estimate_oracle,
+    estimate_prior_weight,
+    iterate_folds,
+)
 from ops.results.summary import Summary, summarize
-from ops.results.table import of_responses
+from ops.results.table import response_rows_as_scores
 
 UPPER_BOUND, BY_CHANCE = "upper bound", "by chance"
 _UNKNOWN = float("nan")
@@ -35,11 +42,11 @@ def oracle(answers: SoloResponses) -> Sequence[BaselineScores]:
     found = estimate_oracles(rows)
     fair = {name: each.cross_fitted for name, each in found.items() if each.cross_fitted is not None}
     if len(fair) == len(found):
-        chosen = summarize(of_responses(_select_cross_fitted(rows)))
+        chosen = summarize(response_rows_as_scores(_select_cross_fitted(rows)))
         return [BaselineScores({name: replace(chosen[name], accuracy=accuracy) for name, accuracy in fair.items()})]
     lucky = {name: each.by_chance if each.cross_fitted is None else _UNKNOWN for name, each in found.items()}
     return [
-        BaselineScores(summarize(of_responses(profiles.select_oracle_rows(rows))), UPPER_BOUND),
+        BaselineScores(summarize(response_rows_as_scores(profiles.select_oracle_rows(rows))), UPPER_BOUND),
         BaselineScores(
             {name: _summarize_accuracy_only(name, share, found[name].plain.n) for name, share in lucky.items()},
             BY_CHANCE,
@@ -50,7 +57,7 @@ def oracle(answers: SoloResponses) -> Sequence[BaselineScores]:
 def estimate_oracles(rows: Sequence[ResponseRow]) -> dict[str, OracleEstimate]:
     """Return benchmark → the estimates of the oracle over all workers that have rows."""
     found = profiles.tabulate_scores(rows, sorted({row.worker for row in rows}))
-    return {name: oracle_over_workers(own.scores) for name, own in found.items()}
+    return {name: estimate_oracle(own.scores) for name, own in found.items()}
 
 
 def _select_cross_fitted(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
@@ -59,9 +66,9 @@ def _select_cross_fitted(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
     workers = sorted({row.worker for row in rows})
     known = {(row.problem_key, row.worker, row.sample): row for row in rows}
     for own in profiles.tabulate_scores(rows, workers).values():
-        prior = prior_weight([own.scores])
-        for sample, fold in enumerate(folds([own.scores])):
-            [chosen] = choices(fold, prior)
+        prior = estimate_prior_weight([own.scores])
+        for sample, fold in enumerate(iterate_folds([own.scores])):
+            [chosen] = choose_workers(fold, prior)
             for problem, line in zip(own.problems, chosen, strict=True):
                 equals = [known[problem, workers[place], sample] for place in np.flatnonzero(line)]
                 if equals:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
-from ops.results.statistics import accuracy_estimate, mean_estimate
-from ops.results.summary import KEY, MEANS, Summary, by_question, count_questions, on
-from ops.results.table import of_responses
+from ops.results.statistics import estimate_accuracy, estimate_mean
+from ops.results.summary import (
+    MEAN_COLUMNS,
+    QUESTION_KEY,
+    Summary,
+    average_by_question,
+    count_questions,
+    select_benchmark,
+)
+from ops.results.table import response_rows_as_scores
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,19 +30,21 @@ def random_worker(answers: SoloResponses) -> BaselineScores:
     import polars as pl
 
     worker = pl.col("workers").list.first().alias("worker")
-    rows = of_responses(answers.evaluation)
+    rows = response_rows_as_scores(answers.evaluation)
     # Each worker's samples are averaged first, because each worker is drawn with the same probability.
-    drawn = by_question(rows, worker).group_by(KEY, maintain_order=True).agg(pl.col(*MEANS).mean())
+    drawn = (
+        average_by_question(rows, worker).group_by(QUESTION_KEY, maintain_order=True).agg(pl.col(*MEAN_COLUMNS).mean())
+    )
     return BaselineScores(
-        {name: _summary(name, count, on(drawn, name)) for name, count in count_questions(rows).items()}
+        {name: _summary(name, count, select_benchmark(drawn, name)) for name, count in count_questions(rows).items()}
     )
 
 
 def _summary(benchmark: str, questions: int, drawn: pl.DataFrame) -> Summary:
-    tokens, cost_usd, latency_s = (mean_estimate(drawn[name]).mean for name in ("tokens", "cost_usd", "latency_s"))
+    tokens, cost_usd, latency_s = (estimate_mean(drawn[name]).mean for name in ("tokens", "cost_usd", "latency_s"))
     return Summary(
         benchmark=benchmark,
-        accuracy=accuracy_estimate(drawn["correct"]),
+        accuracy=estimate_accuracy(drawn["correct"]),
         rows=questions,
         unscorable=questions - drawn.height,
         tokens=tokens,

@@ -6,8 +6,8 @@ from collections import Counter
 
 from ops.evaluation.arms import Findings, draw_estimates
 from ops.evaluation.study import FormatCompliance, TrainingRecord, observation
-from ops.results.leaderboard import Columns, percent
-from ops.results.statistics import accuracy_estimate
+from ops.results.leaderboard import TableData, format_accuracy
+from ops.results.statistics import estimate_accuracy
 
 MIN_VALID_SHARE = 0.95
 """The share of valid workflows that a cold start should reach."""
@@ -28,15 +28,15 @@ def cold_start_validation(record: TrainingRecord) -> Findings:
     }
     failures = sum((Counter(dict(each.failures)) for each in seen.values()), Counter[str]())
     estimates = {
-        name: accuracy_estimate([1.0] * each.valid_completions + [0.0] * (each.completions - each.valid_completions))
+        name: estimate_accuracy([1.0] * each.valid_completions + [0.0] * (each.completions - each.valid_completions))
         for name, each in seen.items()
     }
     return Findings(
-        summary=Columns(
+        summary=TableData(
             ["drawn", "problems", "workflows, %", f"at least {MIN_VALID_SHARE:.0%}", "the others"],
-            [_row(name, each, percent(estimates[name])) for name, each in seen.items()],
+            [_row(name, each, format_accuracy(estimates[name])) for name, each in seen.items()],
         ),
-        details=Columns(["why it is no workflow", *seen], [
+        details=TableData(["why it is no workflow", *seen], [
             [name, *(each.failures.get(name, 0) for each in seen.values())] for name, _ in failures.most_common()
         ]),
         note="Problems of the shortlist that the training mix left out, or those that the recipe holds out.",

@@ -8,10 +8,10 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.evaluation.arms import Findings
 from ops.evaluation.study import TrainingRecord, observation
-from ops.results.leaderboard import Columns, strategy_curve
+from ops.results.leaderboard import TableData, chart_strategies
 
 LISTED_PATTERNS = 50
 """The number of patterns in the detailed table."""
@@ -68,13 +68,13 @@ def strategy_emergence(record: TrainingRecord) -> Findings:
         f"{sum(each.rollouts_at_end > 0 for each in listed)} of those still written in the last tenth of the steps."
     )
     return Findings(
-        summary=Columns(
+        summary=TableData(
             ["steps", "reward", "entropy of the patterns, bits", "distinct patterns a step", "new patterns"],
             [_summarize_window(part, every) for part in _split_into_windows(curve)],
         ),
-        details=Columns(["pattern", "first step", "rollouts", "in the last tenth"], details),
+        details=TableData(["pattern", "first step", "rollouts", "in the last tenth"], details),
         note=said,
-        picture=png(strategy_curve(curve)),
+        picture=render_png(chart_strategies(curve)),
     )
 
 

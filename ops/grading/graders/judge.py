@@ -15,7 +15,7 @@ import re
 
 from ops.core.messages import Message
 from ops.core.problem import Grade, Problem
-from ops.core.reply_text import answer_text
+from ops.core.reply_text import extract_answer_text
 from ops.grading.grader import Grader, find_custom_grader
 
 UNREADABLE_REPLY = "the judge's reply is not the one line that was asked for"
@@ -58,7 +58,7 @@ def build_judge_messages(problem: Problem, answer: str) -> list[Message]:
 
 def parse_judge_reply(problem: Problem, answer: str, reply: str) -> Grade:
     """Return the grade that the judge's reply states; 0 if the reply does not have the requested form."""
-    said = answer_text(reply).strip()
+    said = extract_answer_text(reply).strip()
     code = compute_mark_code(problem, answer)
     form = (
         rf"{_DECORATION}{code}{_DECORATION}[:,.=–—-]?{_DECORATION}(RIGHT|WRONG){_DECORATION}\.?{_DECORATION}"

@@ -37,7 +37,7 @@ def find_missing(plan: RecipePlan, parts: Iterable[RunPart] = ALL_PARTS) -> list
     Those that prevent a start come first, and each kind is ordered by part. A policy that is not trained has no
     requirements for training.
     """
-    wanted = set(parts) if plan.recipe.trains else set(parts) - {"training"}
+    wanted = set(parts) if plan.recipe.is_trained else set(parts) - {"training"}
     asked = (requirement for need in ALL_PARTS if need in wanted for requirement in _REQUIREMENTS[need])
     found = dict.fromkeys(each for requirement in asked for each in requirement(plan))
     return sorted(found, key=lambda each: not each.refuses)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config.base import hub_token
-from ops.core.errors import sized
+from ops.config.base import has_hub_token
+from ops.core.errors import format_size
 from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 
 
@@ -42,7 +42,7 @@ def require_hub_token(plan: RecipePlan) -> Iterator[MissingRequirement]:
         for name, source in plan.recipe.benchmarks.items()
         if source.source == "hub" and BENCHMARKS[name].hub.is_gated
     ]
-    if asked and not hub_token():
+    if asked and not has_hub_token():
         pages = ", ".join(f"https://huggingface.co/datasets/{each}" for each in asked)
         yield MissingRequirement(
             "HF_TOKEN",
@@ -62,7 +62,9 @@ def require_disk_for_tests(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require enough disk space for hidden tests."""
     has, needs = plan.machine.disk_gib, plan.hidden_tests_gib
     if needs > has:
-        why = f"hidden tests of {', '.join(plan.hidden_tests)} take {sized(needs)}, and {sized(has)} are free"
+        why = (
+            f"hidden tests of {', '.join(plan.hidden_tests)} take {format_size(needs)}, and {format_size(has)} are free"
+        )
         yield MissingRequirement("disk", why, "Free some, or use a larger disk")
 
 

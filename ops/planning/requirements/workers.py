@@ -10,16 +10,16 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import pool_file
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
-from ops.core.parts import missing_parts
-from ops.core.servers import wrong_addresses
+from ops.core.parts import find_missing_parts
+from ops.core.servers import find_invalid_addresses
 from ops.grading import GRADERS
 from ops.local_models.vllm_server import find_vllm_python
 from ops.planning.estimate import add_costs
 from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 from ops.planning.retirement import is_unlisted, retirement_date
-from ops.spending.books import usd
-from ops.workers.providers import price_of
-from ops.workers.unsent import unsent
+from ops.spending.books import format_usd
+from ops.workers.providers import find_price
+from ops.workers.unsent import find_unsent_settings
 
 NOTICE_PERIOD = timedelta(days=60)
 """How long in advance a plan reports the retirement of a model or a new price."""
@@ -27,23 +27,23 @@ NOTICE_PERIOD = timedelta(days=60)
 
 def require_stores(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the ledger, the cache and the registry still exist if they held something before."""
-    if plan.recipe.asks_workers and plan.recipe.replay is None:
-        for error in missing_parts(plan.setup.workspace):
+    if plan.recipe.can_call_workers and plan.recipe.replay is None:
+        for error in find_missing_parts(plan.setup.workspace):
             yield MissingRequirement(error.file, error.problem, error.remedy)
 
 
 def require_addresses(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require valid addresses in the environment variables of servers."""
-    for error in wrong_addresses(mlflow=not plan.setup.workspace.rehearsal):
+    for error in find_invalid_addresses(mlflow=not plan.setup.workspace.rehearsal):
         yield MissingRequirement(error.file, error.problem, error.remedy)
 
 
 def require_keys(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require the providers' keys in the environment variables named in the pool."""
-    if not plan.recipe.asks_workers:
+    if not plan.recipe.can_call_workers:
         return
     by_key: dict[str, dict[str, None]] = {}
-    for pool in plan.setup.every_pool.values():
+    for pool in plan.setup.all_pools.values():
         for worker, key in pool.missing_keys().items():
             by_key.setdefault(key, {})[worker] = None
     for key, workers in by_key.items():
@@ -55,9 +55,9 @@ def require_keys(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 def require_models(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that no model of the pool is retired."""
-    if not plan.recipe.asks_workers:
+    if not plan.recipe.can_call_workers:
         return
-    workers = {worker.model: (worker, pool) for pool in plan.setup.every_pool.values() for worker in pool.workers}
+    workers = {worker.model: (worker, pool) for pool in plan.setup.all_pools.values() for worker in pool.workers}
     for worker, pool in workers.values():
         end = retirement_date(worker)
         remedy = f"Take {worker.name} out of the pool {pool.name}, or name its successor there"
@@ -78,9 +78,9 @@ def require_models(plan: RecipePlan) -> Iterator[MissingRequirement]:
 def require_prices(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require a price for every worker, and report announced changes of prices."""
     yield from _find_unpriced(plan)
-    if not plan.recipe.asks_workers:
+    if not plan.recipe.can_call_workers:
         return
-    for name, pool in plan.setup.every_pool.items():
+    for name, pool in plan.setup.all_pools.items():
         for worker in pool.workers:
             for rates in worker.price.later if worker.price else ():
                 if plan.today < rates.since <= plan.today + NOTICE_PERIOD:
@@ -95,19 +95,19 @@ def require_prices(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 def require_sent_settings(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that LiteLLM sends every setting as the pool states it."""
-    if not plan.recipe.asks_workers:
+    if not plan.recipe.can_call_workers:
         return
-    for name, pool in plan.setup.every_pool.items():
+    for name, pool in plan.setup.all_pools.items():
         for worker in pool.workers:
-            for error in unsent(worker, pool_file(plan.setup.workspace.config, name)):
+            for error in find_unsent_settings(worker, pool_file(plan.setup.workspace.config, name)):
                 yield MissingRequirement(error.field, f"in {error.file}, {error.problem}", error.remedy)
 
 
 def require_serving_environment(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require an environment with vLLM for workers that Podium serves."""
-    pools = plan.setup.every_pool.values()
+    pools = plan.setup.all_pools.values()
     served = list(dict.fromkeys(worker.name for pool in pools for worker in pool.workers if worker.serve))
-    if not (served and plan.recipe.asks_workers):
+    if not (served and plan.recipe.can_call_workers):
         return
     try:
         find_vllm_python(plan.setup.workspace)
@@ -129,29 +129,29 @@ def require_sandbox(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 def require_budget(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Require that the budget covers the run."""
-    if not plan.recipe.asks_workers or any(_find_unpriced(plan)):
+    if not plan.recipe.can_call_workers or any(_find_unpriced(plan)):
         return
     cost, budget = add_costs(plan.stages).usd, plan.recipe.budget
     most = max(plan.stages, key=lambda stage: stage.usd.low)
     if not cost.high:
         return  # no call is left to pay for, because all answers are stored
     run_usd = budget.run_usd - plan.spent_usd
-    spent = f", of which {usd(plan.spent_usd)} are spent," if plan.spent_usd else ""
-    ends = f"{usd(cost.low)} to {usd(cost.high)}"
-    fewer = f"ask less there ({most.name}: {most.calls_formula}, from {usd(most.usd.low)})"
+    spent = f", of which {format_usd(plan.spent_usd)} are spent," if plan.spent_usd else ""
+    ends = f"{format_usd(cost.low)} to {format_usd(cost.high)}"
+    fewer = f"ask less there ({most.name}: {most.calls_formula}, from {format_usd(most.usd.low)})"
     if run_usd < cost.low:
         yield MissingRequirement(
             "budget.run_usd",
-            f"its {usd(budget.run_usd)}{spent} are less than what the run still costs, {ends}",
+            f"its {format_usd(budget.run_usd)}{spent} are less than what the run still costs, {ends}",
             f"Raise it, or {fewer}",
         )
     elif run_usd < cost.expected:
-        why = f"its {usd(budget.run_usd)}{spent} may end before the run, which still costs {ends}"
+        why = f"its {format_usd(budget.run_usd)}{spent} may end before the run, which still costs {ends}"
         yield MissingRequirement(
             "budget.run_usd", why, f"Raise it, or {fewer}; a run that stops goes on later", refuses=False
         )
     if budget.month_usd is not None and budget.month_usd < cost.low:
-        why = f"its {usd(budget.month_usd)} are less than the whole run's {ends}"
+        why = f"its {format_usd(budget.month_usd)} are less than the whole run's {ends}"
         yield MissingRequirement(
             "budget.month_usd", why, f"Raise it, {fewer}, or expect the run to last more than a month", refuses=False
         )
@@ -159,10 +159,10 @@ def require_budget(plan: RecipePlan) -> Iterator[MissingRequirement]:
 
 def _find_unpriced(plan: RecipePlan) -> Iterator[MissingRequirement]:
     """Yield an entry for each worker that has no price."""
-    config, pools = plan.setup.workspace.config, plan.setup.every_pool
+    config, pools = plan.setup.workspace.config, plan.setup.all_pools
     for worker, file in ((worker, pool_file(config, name)) for name, pool in pools.items() for worker in pool.workers):
         try:
-            price_of(worker, file)
+            find_price(worker, file)
         except ConfigError as error:
             yield MissingRequirement(error.field, f"in {error.file}, it {error.problem}", error.remedy)
 

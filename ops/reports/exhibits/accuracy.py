@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ops.core.charts import Dots, Spread
+from ops.core.charts import DotPlot, ErrorBar
 from ops.reports import paper
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, bounds, exhibit
 from ops.reports.exhibit import accuracy as written
-from ops.results.leaderboard import spread
+from ops.results.leaderboard import error_bar_of
 from ops.results.statistics import MeanEstimate
 
 
@@ -29,8 +29,8 @@ def accuracy(evidence: Evidence) -> Shown:
     columns = [[name] for name in evidence.benchmarks] + list(evidence.groups.values())
     rows = [[_title(system, evidence), *(written(system.accuracy(over)) for over in columns)] for system in systems]
     ends = [[_title(system, evidence), *(bounds(system.accuracy(over)) for over in columns)] for system in systems]
-    parts: list[Table | Dots] = [
-        Dots("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _series(evidence)),
+    parts: list[Table | DotPlot] = [
+        DotPlot("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _series(evidence)),
         Table("", head, rows, marked),
         Table("95 % intervals, %", head, ends, marked),
     ]
@@ -43,7 +43,7 @@ def _title(system: System, evidence: Evidence) -> str:
     return f"{system.title} (best by the mix)" if system.name == evidence.best_worker else system.title
 
 
-def _series(evidence: Evidence) -> dict[str, Sequence[Spread | None]]:
+def _series(evidence: Evidence) -> dict[str, Sequence[ErrorBar | None]]:
     every = [name for names in evidence.groups.values() for name in names]
     baselines = sorted(evidence.of_kind("baseline"), key=lambda system: -system.accuracy(every).mean)
     best = evidence.systems.get(evidence.best_worker)
@@ -54,8 +54,8 @@ def _series(evidence: Evidence) -> dict[str, Sequence[Spread | None]]:
     }
 
 
-def _spread(estimate: MeanEstimate) -> Spread | None:
-    return spread(estimate) if estimate.n else None
+def _spread(estimate: MeanEstimate) -> ErrorBar | None:
+    return error_bar_of(estimate) if estimate.n else None
 
 
 def _beside_the_paper(evidence: Evidence, ours: System) -> Table:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ops.core.charts import Plane, Point
+from ops.core.charts import Point, ScatterPlot
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Shown, Table, exhibit
 from ops.reports.exhibit import accuracy as written
-from ops.results.leaderboard import spread
-from ops.results.statistics import Offer, frontier
-from ops.spending.books import usd
+from ops.results.leaderboard import error_bar_of
+from ops.results.statistics import PricedAccuracy, find_frontier
+from ops.spending.books import format_usd
 
 
 @exhibit(
@@ -21,15 +21,15 @@ from ops.spending.books import usd
 )
 def accuracy_against_usd(evidence: Evidence) -> Shown:
     """A plane and a table of its frontier per group of benchmarks; the logarithmic axis excludes free systems."""
-    parts: list[Plane | Table] = []
+    parts: list[ScatterPlot | Table] = []
     said = []
     for group, over in evidence.groups.items():
         systems = [system for system in evidence.systems.values() if system.price(over).usd > 0]
-        offers = [Offer(system.price(over).usd, system.accuracy(over).mean) for system in systems]
-        line = frontier(offers)
+        offers = [PricedAccuracy(system.price(over).usd, system.accuracy(over).mean) for system in systems]
+        line = find_frontier(offers)
         points = [_point(system, offer, over) for system, offer in zip(systems, offers, strict=True)]
-        parts.append(Plane(group, "USD a question (logarithmic)", "accuracy in % (95 % interval)", points, line))
-        rows = [[systems[place].title, usd(offers[place].price), written(systems[place].accuracy(over))]
+        parts.append(ScatterPlot(group, "USD a question (logarithmic)", "accuracy in % (95 % interval)", points, line))
+        rows = [[systems[place].title, format_usd(offers[place].price), written(systems[place].accuracy(over))]
                 for place in line]  # fmt: skip
         marked = [row for row, place in enumerate(line) if systems[place].kind == "Conductor"]
         parts.append(Table(f"The line, {group}", ["system", "USD a question", "accuracy, %"], rows, marked))
@@ -39,5 +39,5 @@ def accuracy_against_usd(evidence: Evidence) -> Shown:
     return Shown(parts, evidence.n, " ".join(said))
 
 
-def _point(system: System, offer: Offer, over: list[str]) -> Point:
-    return Point(system.title, offer.price, spread(system.accuracy(over)), system.kind)
+def _point(system: System, offer: PricedAccuracy, over: list[str]) -> Point:
+    return Point(system.title, offer.price, error_bar_of(system.accuracy(over)), system.kind)

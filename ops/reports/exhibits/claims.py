@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ops.core.charts import Dots, Spread
+from ops.core.charts import DotPlot, ErrorBar
 from ops.reports.claims import ALPHA, FAILS, HOLDS, Claim, compared
 from ops.reports.claims import claims as all_claims
 from ops.reports.evidence import Evidence
@@ -31,7 +31,7 @@ def claims(evidence: Evidence) -> Shown:
         "true difference as large as the minimum detectable one, in points, would have been found in four of five "
         "tests, before the adjustment. A price of 2 ×: the Conductor costs twice as much a question."
     )
-    parts: list[Dots | Table] = [_picture(made), Table("", head, rows, note=note)]
+    parts: list[DotPlot | Table] = [_picture(made), Table("", head, rows, note=note)]
     if singly := _by_benchmark(evidence):
         parts.append(singly)
     verdicts = Counter(claim.verdict.partition(" (")[0] for claim in made)
@@ -51,15 +51,15 @@ def _row(claim: Claim) -> list[str | int]:
     ]  # fmt: skip
 
 
-def _picture(made: list[Claim]) -> Dots:
+def _picture(made: list[Claim]) -> DotPlot:
     names = list(dict.fromkeys(claim.against.title for claim in made))
-    spreads = {(claim.against.title, claim.group): Spread(*(100 * value for value in (
+    spreads = {(claim.against.title, claim.group): ErrorBar(*(100 * value for value in (
         claim.contrast.difference, claim.contrast.low, claim.contrast.high))) for claim in made}  # fmt: skip
     series = {
         group: [spreads.get((name, group)) for name in names] for group in dict.fromkeys(claim.group for claim in made)
     }
     unit = "Conductor minus the other, in points (95 % interval)"
-    return Dots("", unit, "opponent", names, series, zero=True)
+    return DotPlot("", unit, "opponent", names, series, shows_zero_line=True)
 
 
 def _by_benchmark(evidence: Evidence) -> Table | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit, number, points
 from ops.reports.prices import reached_by_mixing
-from ops.results.statistics import Offer
-from ops.spending.books import usd
+from ops.results.statistics import PricedAccuracy
+from ops.spending.books import format_usd
 
 
 @exhibit(
@@ -22,7 +22,7 @@ def cost_adjusted(evidence: Evidence) -> Shown:
     tables = []
     for group, over in evidence.groups.items():
         systems = list(evidence.systems.values())
-        offers = {each.name: Offer(each.price(over).usd, each.accuracy(over).mean) for each in systems}
+        offers = {each.name: PricedAccuracy(each.price(over).usd, each.accuracy(over).mean) for each in systems}
         beyond = {name: _beyond(name, offers) for name in offers}
         systems.sort(key=lambda system: -beyond[system.name])
         head = ["system", "accuracy, %", "USD a question", "USD a right answer", "right answers a USD",
@@ -33,15 +33,15 @@ def cost_adjusted(evidence: Evidence) -> Shown:
     return Shown(tables, evidence.n)
 
 
-def _beyond(name: str, offers: dict[str, Offer]) -> float:
+def _beyond(name: str, offers: dict[str, PricedAccuracy]) -> float:
     others = [offer for other, offer in offers.items() if other != name]
     return offers[name].accuracy - reached_by_mixing(others, offers[name].price)
 
 
 def _row(system: System, over: list[str], beyond: float) -> list[Cell]:
     price, mean = system.price(over).usd, system.accuracy(over).mean
-    a_right = usd(price / mean) if mean else "–"
+    a_right = format_usd(price / mean) if mean else "–"
     return [
-        system.title, accuracy(system.accuracy(over)), usd(price), a_right,
+        system.title, accuracy(system.accuracy(over)), format_usd(price), a_right,
         number(mean / price) if price else "–", points(beyond),
     ]  # fmt: skip

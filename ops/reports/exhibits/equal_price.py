@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Shown, exhibit
 from ops.reports.exhibits._equal import beside_the_best
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 
 @exhibit(
@@ -16,4 +16,4 @@ from ops.spending.books import usd
 )
 def equal_price(evidence: Evidence) -> Shown:
     """Compare with the best worker or baseline within the Conductor's price, chosen on the compared questions."""
-    return beside_the_best(evidence, lambda spent: spent.usd, "USD", "price", usd)
+    return beside_the_best(evidence, lambda spent: spent.usd, "USD", "price", format_usd)

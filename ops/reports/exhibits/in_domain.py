@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.reports import paper
 from ops.reports.evidence import IN_DOMAIN, Evidence, System
 from ops.reports.exhibit import Shown, Table, accuracy, exhibit, number
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 
 
 @exhibit(
@@ -37,8 +37,8 @@ def in_domain(evidence: Evidence) -> Shown:
 def _ours(system: System, over: list[str]) -> list[str]:
     spent = system.price(over)
     return [
-        system.title, accuracy(system.accuracy(over)), number(spent.tokens), number(spent.calls, 2), usd(spent.usd),
-        number(spent.latency_s, 2), number(spent.latency_p95_s, 2),
+        system.title, accuracy(system.accuracy(over)), number(spent.tokens), number(spent.calls, 2),
+        format_usd(spent.usd), number(spent.latency_s, 2), number(spent.latency_p95_s, 2),
     ]  # fmt: skip
 
 
@@ -48,4 +48,4 @@ def _theirs(system: System, evidence: Evidence) -> list[str]:
     if known is None:
         return ["–"] * 3
     tokens = "–" if known.tokens is None else f"{known.tokens:,.0f}"
-    return [f"{known.accuracy:.2f}", tokens, "–" if known.usd is None else usd(known.usd)]
+    return [f"{known.accuracy:.2f}", tokens, "–" if known.usd is None else format_usd(known.usd)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit, number
-from ops.results.statistics import MeanEstimate, OracleEstimate, mean_of, oracle_over_workers
+from ops.results.statistics import MeanEstimate, OracleEstimate, average_estimates, estimate_oracle
 
 NONE = MeanEstimate(float("nan"), float("nan"), 0)
 
@@ -24,7 +24,7 @@ NONE = MeanEstimate(float("nan"), float("nan"), 0)
 def oracle(evidence: Evidence) -> Shown:
     """The oracle, the Conductor and the best worker, by benchmark and in the means."""
     by_benchmark = {
-        name: oracle_over_workers(np.array(list(questions.values()))) for name, questions in evidence.answers.items()
+        name: estimate_oracle(np.array(list(questions.values()))) for name, questions in evidence.answers.items()
     }
     fair = all(each.cross_fitted is not None for each in by_benchmark.values())
     best = evidence.systems.get(evidence.best_worker)
@@ -53,9 +53,9 @@ def _row(
     label: str, over: list[str], by_benchmark: dict[str, OracleEstimate], systems: list[System], fair: bool
 ) -> list[Cell]:
     known = [by_benchmark[name] for name in over if name in by_benchmark]
-    plain = mean_of([each.plain for each in known])
+    plain = average_estimates([each.plain for each in known])
     fitted = [each.cross_fitted for each in known if each.cross_fitted is not None]
-    chosen = mean_of(fitted) if len(fitted) == len(known) else NONE
+    chosen = average_estimates(fitted) if len(fitted) == len(known) else NONE
     lucky = fmean(each.by_chance for each in known) if known else float("nan")
     return [
         label,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ops.core.charts import Stacked, shares
+from ops.core.charts import StackedBars, compute_shares
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
 from ops.workflow.strategy import SHAPES, measure_diversity
@@ -22,7 +22,7 @@ def shapes(evidence: Evidence) -> Shown:
     written = evidence.workflows
     counts = {name: Counter(written[name].shapes if name in written else ()) for name in evidence.benchmarks}
     found = [shape for shape in SHAPES if any(own[shape] for own in counts.values())]
-    layers = shares(counts, {str(shape): shape.replace("_", " ") for shape in found})
+    layers = compute_shares(counts, {str(shape): shape.replace("_", " ") for shape in found})
     rows: list[list[Cell]] = []
     for place, name in enumerate(counts):
         varied = measure_diversity(Counter(written[name].patterns if name in written else ()).elements())
@@ -31,5 +31,5 @@ def shapes(evidence: Evidence) -> Shown:
                      varied.distinct, f"{varied.entropy:.2f}"])  # fmt: skip
     head = ["benchmark", "valid workflows", *(f"{name}, %" for name in layers), "more than one worker, %", "patterns",
             "entropy, bits"]  # fmt: skip
-    chart = Stacked("", "share of valid workflows in %", "benchmark", list(counts), layers)
+    chart = StackedBars("", "share of valid workflows in %", "benchmark", list(counts), layers)
     return Shown([chart, Table("", head, rows)], f"{sum(each.written for each in written.values()):,} valid workflows")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ops.core.charts import Stacked, shares
+from ops.core.charts import StackedBars, compute_shares
 from ops.reports import paper
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.results.statistics import mean_estimate
-from ops.results.summary import counts_of
+from ops.results.statistics import estimate_mean
+from ops.results.summary import count_values_by_benchmark
 
 
 @exhibit(
@@ -19,16 +19,16 @@ from ops.results.summary import counts_of
 )
 def steps(evidence: Evidence) -> Shown:
     """Shares of workflow lengths in %, and mean lengths ± standard error."""
-    found = counts_of(evidence.conductor, "steps")
+    found = count_values_by_benchmark(evidence.conductor, "steps")
     counts = {name: found[name] for name in evidence.benchmarks}
     lengths = sorted({length for own in counts.values() for length in own})
-    layers = shares(counts, {length: f"{length} step{'s' * (length != 1)}" for length in lengths})
+    layers = compute_shares(counts, {length: f"{length} step{'s' * (length != 1)}" for length in lengths})
     rows: list[list[Cell]] = []
     for place, (name, own) in enumerate(counts.items()):
-        mean = mean_estimate(list(own.elements()))
+        mean = estimate_mean(list(own.elements()))
         shown = f"{mean.mean:.2f} ± {mean.standard_error:.2f}" if mean.n > 1 else "–"
         rows.append([name, own.total(), shown, *(f"{layer[place]:.0f}" for layer in layers.values())])
     head = ["benchmark", "valid workflows", "mean steps", *(f"{name}, %" for name in layers)]
     total, answers = sum(own.total() for own in counts.values()), sum(each.rows for each in evidence.workflows.values())
-    chart = Stacked("", "share of valid workflows in %", "benchmark", list(counts), layers)
+    chart = StackedBars("", "share of valid workflows in %", "benchmark", list(counts), layers)
     return Shown([chart, Table("", head, rows)], f"{total:,} valid workflows of {answers:,} written")

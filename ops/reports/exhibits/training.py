@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from ops.core.charts import Lines
+from ops.core.charts import LineChart
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
 
@@ -29,7 +29,7 @@ Curve = Sequence[Mapping[str, Any]]
 )
 def training(evidence: Evidence) -> Shown:
     """Three charts per stage and a table of its first and last steps; reward means omit steps without a reward."""
-    parts: list[Lines | Table] = []
+    parts: list[LineChart | Table] = []
     rows: list[list[Cell]] = []
     steps = 0
     for stage, curve in evidence.curves.items():
@@ -38,10 +38,10 @@ def training(evidence: Evidence) -> Shown:
         name, steps = STAGES.get(stage, stage), steps + len(curve)
         rewards = {"reward": _smooth(curve, "reward")}
         parts += [
-            Lines(f"{name}: reward", "training step", "mean reward of a rollout", rewards, None),
-            Lines(f"{name}: validity and correctness", "training step", "share of rollouts in %",
+            LineChart(f"{name}: reward", "training step", "mean reward of a rollout", rewards, None),
+            LineChart(f"{name}: validity and correctness", "training step", "share of rollouts in %",
                   {label: _smooth(curve, key, 100) for key, label in SHARES.items()}, 0, 103),
-            Lines(f"{name}: diversity", "training step", "entropy of the patterns in bits",
+            LineChart(f"{name}: diversity", "training step", "entropy of the patterns in bits",
                   {"diversity": _smooth(curve, "diversity")}),
         ]  # fmt: skip
         ends = {"first": curve[:WINDOW], "last": curve[-WINDOW:]}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Cell, Shown, Table, exhibit
-from ops.results.leaderboard import worker_use as charted
-from ops.results.summary import worker_counts
+from ops.results.leaderboard import chart_worker_use as charted
+from ops.results.summary import count_worker_steps
 
 
 @exhibit(
@@ -18,7 +18,7 @@ from ops.results.summary import worker_counts
 def worker_use(evidence: Evidence) -> Shown:
     """Each worker's share of executed steps per domain, in %."""
     chart = charted(evidence.conductor)
-    totals = {domain: used.total() for domain, used in worker_counts(evidence.conductor).items()}
+    totals = {domain: used.total() for domain, used in count_worker_steps(evidence.conductor).items()}
     answers = sum(each.rows for each in evidence.workflows.values())
     rows: list[list[Cell]] = [
         [domain, totals[domain], *(f"{shares[place]:.0f}" for shares in chart.layers.values())]

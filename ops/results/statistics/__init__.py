@@ -5,30 +5,30 @@ What belongs here: functions of numbers that depend on no system and read no fil
 repeats of a question share its difficulty. Every benchmark has the same weight.
 """
 
-from ops.results.statistics.contrasts import OVERALL, Contrast, contrasts, holm
+from ops.results.statistics.contrasts import OVERALL, Contrast, adjust_holm, compute_contrasts
 from ops.results.statistics.estimates import (
     MeanEstimate,
-    accuracy_estimate,
-    accuracy_of,
-    difference_estimate,
-    mean_estimate,
-    mean_of,
-    mean_over_seeds,
+    accuracy_from_moments,
+    average_estimates,
+    average_over_seeds,
+    estimate_accuracy,
+    estimate_difference,
+    estimate_mean,
 )
-from ops.results.statistics.frontier import Offer, frontier
+from ops.results.statistics.frontier import PricedAccuracy, find_frontier
 from ops.results.statistics.oracle import (
     OracleEstimate,
-    choices,
-    folds,
-    gain_of_choice,
-    hindsight_gain,
-    oracle_by_chance,
-    oracle_over_workers,
-    prior_weight,
+    choose_workers,
+    estimate_choice_gain,
+    estimate_hindsight_gain,
+    estimate_oracle,
+    estimate_prior_weight,
+    expected_oracle_by_chance,
+    iterate_folds,
 )
-from ops.results.statistics.paired import Interval, McNemar, mcnemar, paired_bootstrap, sign_flip
-from ops.results.statistics.pooled import Pooled, pooled
-from ops.results.statistics.power import Stratum, detectable_paired
+from ops.results.statistics.paired import Interval, McNemar, mcnemar_test, paired_bootstrap, sign_flip_test
+from ops.results.statistics.pooled import PooledEstimate, estimate_pooled
+from ops.results.statistics.power import Stratum, detectable_difference
 from ops.results.statistics.score import is_difference, score_interval
 
 __all__ = [
@@ -37,31 +37,31 @@ __all__ = [
     "Interval",
     "McNemar",
     "MeanEstimate",
-    "Offer",
     "OracleEstimate",
-    "Pooled",
+    "PooledEstimate",
+    "PricedAccuracy",
     "Stratum",
-    "accuracy_estimate",
-    "accuracy_of",
-    "choices",
-    "contrasts",
-    "detectable_paired",
-    "difference_estimate",
-    "folds",
-    "frontier",
-    "gain_of_choice",
-    "hindsight_gain",
-    "holm",
+    "accuracy_from_moments",
+    "adjust_holm",
+    "average_estimates",
+    "average_over_seeds",
+    "choose_workers",
+    "compute_contrasts",
+    "detectable_difference",
+    "estimate_accuracy",
+    "estimate_choice_gain",
+    "estimate_difference",
+    "estimate_hindsight_gain",
+    "estimate_mean",
+    "estimate_oracle",
+    "estimate_pooled",
+    "estimate_prior_weight",
+    "expected_oracle_by_chance",
+    "find_frontier",
     "is_difference",
-    "mcnemar",
-    "mean_estimate",
-    "mean_of",
-    "mean_over_seeds",
-    "oracle_by_chance",
-    "oracle_over_workers",
+    "iterate_folds",
+    "mcnemar_test",
     "paired_bootstrap",
-    "pooled",
-    "prior_weight",
     "score_interval",
-    "sign_flip",
+    "sign_flip_test",
 ]

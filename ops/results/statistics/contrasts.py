@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ops.results.statistics.estimates import mean_estimate, mean_of
-from ops.results.statistics.paired import Differences, McNemar, mcnemar, paired_bootstrap, sign_flip
-from ops.results.statistics.power import Stratum, detectable_paired
+from ops.results.statistics.estimates import average_estimates, estimate_mean
+from ops.results.statistics.paired import Differences, McNemar, mcnemar_test, paired_bootstrap, sign_flip_test
+from ops.results.statistics.power import Stratum, detectable_difference
 from ops.results.statistics.score import score_interval
 
 QuestionMeans = Mapping[str, Mapping[str, float]]
-"""Benchmark → question → accuracy over repeats, as `ops.results.summary.question_means` returns it."""
-_FEW = 10
+"""Benchmark → question → accuracy over repeats, as `ops.results.summary.accuracy_by_question` returns it."""
+_MIN_DIFFERING_QUESTIONS = 10
 """The number of questions on which two systems differ below which a bootstrap shows too little uncertainty."""
 OVERALL = ""
 """The value of `Contrast.benchmark` for the mean over benchmarks."""
@@ -33,7 +33,7 @@ class Contrast(NamedTuple):
     low: float
     high: float
     p_value: float
-    """The p-value of `sign_flip`."""
+    """The p-value of `sign_flip_test`."""
     p_adjusted: float
     """The p-value after Holm's adjustment over all means, or over all contrasts on single benchmarks."""
     n: int
@@ -44,7 +44,7 @@ class Contrast(NamedTuple):
     """The smallest true difference that the test detects with the stated power."""
 
 
-def contrasts(
+def compute_contrasts(
     systems: Mapping[str, QuestionMeans],
     ours: str,
     *,
@@ -62,15 +62,15 @@ def contrasts(
     """
     mine, rows = systems[ours], []
     for name, theirs in systems.items():
-        pairs = _paired(mine, theirs) if name != ours else {}
+        pairs = _pair_questions(mine, theirs) if name != ours else {}
         strata = {benchmark: a - b for benchmark, (a, b) in pairs.items()}
         groups = {OVERALL: list(strata.values()), **{key: [own] for key, own in strata.items()}} if strata else {}
         for benchmark, chosen in groups.items():
-            if sum(int(np.count_nonzero(own)) for own in chosen) < _FEW:
+            if sum(int(np.count_nonzero(own)) for own in chosen) < _MIN_DIFFERING_QUESTIONS:
                 interval = score_interval(chosen, confidence=confidence)
             else:
                 interval = paired_bootstrap(chosen, samples=samples, confidence=confidence, seed=seed)
-            estimate = mean_of([mean_estimate(own) for own in chosen])
+            estimate = average_estimates([estimate_mean(own) for own in chosen])
             rows.append(
                 Contrast(
                     system=name,
@@ -79,17 +79,19 @@ def contrasts(
                     standard_error=estimate.standard_error,
                     low=interval.low,
                     high=interval.high,
-                    p_value=sign_flip(chosen, samples=samples, seed=seed),
+                    p_value=sign_flip_test(chosen, samples=samples, seed=seed),
                     p_adjusted=1.0,
                     n=estimate.n,
-                    mcnemar=mcnemar(*pairs[benchmark]) if benchmark in pairs else None,
-                    detectable=detectable_paired([_stratum(own) for own in chosen], alpha=1 - confidence, power=power),
+                    mcnemar=mcnemar_test(*pairs[benchmark]) if benchmark in pairs else None,
+                    detectable=detectable_difference(
+                        [_make_stratum(own) for own in chosen], alpha=1 - confidence, power=power
+                    ),
                 )
             )
-    return _adjusted(rows)
+    return _adjust_p_values(rows)
 
 
-def _paired(ours: QuestionMeans, theirs: QuestionMeans) -> dict[str, tuple[Differences, Differences]]:
+def _pair_questions(ours: QuestionMeans, theirs: QuestionMeans) -> dict[str, tuple[Differences, Differences]]:
     """Return benchmark → the accuracies of both systems on its shared questions, in the same order."""
     pairs = {}
     for benchmark in [name for name in ours if name in theirs]:
@@ -99,22 +101,22 @@ def _paired(ours: QuestionMeans, theirs: QuestionMeans) -> dict[str, tuple[Diffe
     return pairs
 
 
-def _stratum(differences: Differences) -> Stratum:
+def _make_stratum(differences: Differences) -> Stratum:
     # Half a pair is added to each of the four cells, so that the estimated discordance is never zero
     # (A. Agresti and Y. Min, Statistics in Medicine 24, 2005).
     return Stratum(differences.size, float(np.sum(differences**2) + 1) / (differences.size + 2))
 
 
-def _adjusted(rows: Sequence[Contrast]) -> list[Contrast]:
+def _adjust_p_values(rows: Sequence[Contrast]) -> list[Contrast]:
     adjusted = np.ones(len(rows))
     for overall in (True, False):
         family = [i for i, row in enumerate(rows) if (row.benchmark == OVERALL) is overall]
         if family:
-            adjusted[family] = holm([rows[i].p_value for i in family])
+            adjusted[family] = adjust_holm([rows[i].p_value for i in family])
     return [row._replace(p_adjusted=float(p)) for row, p in zip(rows, adjusted, strict=True)]
 
 
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+def adjust_holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """Return the adjusted p-values in the given order; rejecting those below α bounds the family-wise error by α.
 
     S. Holm, "A simple sequentially rejective multiple test procedure" (Scandinavian Journal of Statistics 6, 1979).

@@ -12,10 +12,10 @@ from ops.results.statistics.score import score_interval
 
 _Z = 1.959963984540054
 """The standard normal distribution's quantile of 97.5 %."""
-_LOPSIDED = 0.2
+_MAX_ASYMMETRY = 0.2
 """The share by which an end of a 95 % interval may differ from 1.96 standard errors before the standard error alone
 misleads."""
-_FURTHER = 6
+_PRIOR_QUESTIONS = 6
 """The number of questions with the variance of single answers that an estimate of the design effect adds."""
 
 
@@ -46,10 +46,10 @@ class MeanEstimate(NamedTuple):
         """
         reach = _Z * self.standard_error
         ends = (self.mean - self.low, self.high - self.mean)
-        return reach > 0 and all(abs(end - reach) <= _LOPSIDED * reach for end in ends)
+        return reach > 0 and all(abs(end - reach) <= _MAX_ASYMMETRY * reach for end in ends)
 
 
-def mean_estimate(values: ArrayLike) -> MeanEstimate:
+def estimate_mean(values: ArrayLike) -> MeanEstimate:
     """Return the mean and its standard error (sample standard deviation over √n).
 
     The standard error of a single value is NaN; without values, the mean is NaN as well.
@@ -62,7 +62,7 @@ def mean_estimate(values: ArrayLike) -> MeanEstimate:
     return MeanEstimate(float(array.mean()), spread, n)
 
 
-def accuracy_estimate(values: ArrayLike) -> MeanEstimate:
+def estimate_accuracy(values: ArrayLike) -> MeanEstimate:
     """Return the mean of the questions' accuracies, each in [0, 1], with its standard error and its 95 % interval.
 
     The interval is Wilson's (E. B. Wilson, Journal of the American Statistical Association 22, 1927), which has a width
@@ -71,37 +71,37 @@ def accuracy_estimate(values: ArrayLike) -> MeanEstimate:
     relative to that of single answers (N. Dean and M. Pagano, Journal of Survey Statistics and Methodology 3, 2015).
     """
     array = np.asarray(values, dtype=float)
-    return accuracy_of(*mean_estimate(array)[:3])
+    return accuracy_from_moments(*estimate_mean(array)[:3])
 
 
-def accuracy_of(mean: float, standard_error: float, n: int) -> MeanEstimate:
-    """Return the same estimate as `accuracy_estimate` from a mean, its standard error and the number of questions."""
+def accuracy_from_moments(mean: float, standard_error: float, n: int) -> MeanEstimate:
+    """Return the same estimate as `estimate_accuracy` from a mean, its standard error and the number of questions."""
     if not n:
         return MeanEstimate(mean, standard_error, n)
     single = mean * (1 - mean)
     observed = single if n == 1 else standard_error**2 * (n - 1)
     # The observed variance is itself uncertain: further questions have the variance of single answers, for which the
     # effect is 1. In simulations with 2 to 20 repeats the interval then covers about 92 % or more.
-    effect = (n * observed + _FURTHER * single) / ((n + _FURTHER) * single) if single > 0 else 1.0
-    low, high = _wilson(mean, n / effect)
+    effect = (n * observed + _PRIOR_QUESTIONS * single) / ((n + _PRIOR_QUESTIONS) * single) if single > 0 else 1.0
+    low, high = _wilson_interval(mean, n / effect)
     return MeanEstimate(mean, standard_error, n, low, high)
 
 
-def _wilson(share: float, n: float) -> tuple[float, float]:
+def _wilson_interval(share: float, n: float) -> tuple[float, float]:
     centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     reach = _Z / (1 + _Z**2 / n) * (share * (1 - share) / n + _Z**2 / (4 * n**2)) ** 0.5
     return min(share, max(0.0, centre - reach)), max(share, min(1.0, centre + reach))
 
 
-def difference_estimate(strata: Sequence[ArrayLike]) -> MeanEstimate:
+def estimate_difference(strata: Sequence[ArrayLike]) -> MeanEstimate:
     """Return the mean over benchmarks of paired differences of accuracies, one array per benchmark, with its 95 % score
     interval. Raises `ValueError` if a benchmark is empty or there is none."""
     interval = score_interval(strata)
-    means = mean_of([mean_estimate(stratum) for stratum in strata])
+    means = average_estimates([estimate_mean(stratum) for stratum in strata])
     return means._replace(low=interval.low, high=interval.high)
 
 
-def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
+def average_estimates(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     """Return the unweighted mean of independent estimates, such as benchmarks; `n` is their total number of values.
 
     The interval combines those of the estimates: the distances of its ends from the mean are added in squares (G. Y.
@@ -123,21 +123,21 @@ def mean_of(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
     return MeanEstimate(mean, error, sum(estimate.n for estimate in estimates), mean - low, mean + high)
 
 
-def mean_over_seeds(estimates: Sequence[MeanEstimate], least: float = 0.0) -> MeanEstimate:
+def average_over_seeds(estimates: Sequence[MeanEstimate], lower_bound: float = 0.0) -> MeanEstimate:
     """Return the mean of several seeds' estimates on the same questions, with its standard error over the seeds.
 
     The interval allows for both the choice of the questions and that of the seeds: it adds the mean distance of the
-    seeds' own interval ends to Student's interval over the seeds, in squares, and stays within `least` (-1 for
+    seeds' own interval ends to Student's interval over the seeds, in squares, and stays within `lower_bound` (-1 for
     differences) and 1. `n` is the number of questions. A single seed is returned as it is.
     """
     from scipy.special import stdtrit
 
     if len(estimates) == 1:
         return estimates[0]
-    mean, error, seeds = mean_estimate([estimate.mean for estimate in estimates])[:3]
+    mean, error, seeds = estimate_mean([estimate.mean for estimate in estimates])[:3]
     reach = float(stdtrit(seeds - 1, 0.975)) * error
     below = float(np.mean([estimate.mean - estimate.low for estimate in estimates]))
     above = float(np.mean([estimate.high - estimate.mean for estimate in estimates]))
     n = max(estimate.n for estimate in estimates)
     low, high = mean - float(np.hypot(below, reach)), mean + float(np.hypot(above, reach))
-    return MeanEstimate(mean, error, n, max(least, low), min(1.0, high))
+    return MeanEstimate(mean, error, n, max(lower_bound, low), min(1.0, high))

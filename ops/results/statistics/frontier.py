@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Offer(NamedTuple):
+class PricedAccuracy(NamedTuple):
     """A price per question and the accuracy in [0, 1] at that price."""
 
     price: float
     accuracy: float
 
 
-def frontier(offers: Sequence[Offer]) -> list[int]:
+def find_frontier(offers: Sequence[PricedAccuracy]) -> list[int]:
     """Indices of the offers that no other offer matches at an equal or lower price, by ascending price."""
     order = sorted(range(len(offers)), key=lambda place: (offers[place].price, -offers[place].accuracy))
     kept: list[int] = []

@@ -43,7 +43,7 @@ def paired_bootstrap(
 
     The ends are NaN if a stratum has a single question. Raises `ValueError` if there is no stratum or one is empty.
     """
-    arrays = differences_of(strata)
+    arrays = check_strata(strata)
     mean = float(np.mean([array.mean() for array in arrays]))
     if any(array.size == 1 for array in arrays):
         return Interval(mean, float("nan"), float("nan"))
@@ -75,7 +75,7 @@ def _resampled_means(values: Differences, samples: int, rng: np.random.Generator
     return means
 
 
-def sign_flip(strata: Sequence[ArrayLike], *, samples: int = 10_000, seed: int = 0) -> float:
+def sign_flip_test(strata: Sequence[ArrayLike], *, samples: int = 10_000, seed: int = 0) -> float:
     """Return the two-sided p-value of a sign-flip permutation test of the mean difference.
 
     Under the null hypothesis, each question's difference is equally likely to have either sign. Each draw swaps the two
@@ -83,7 +83,7 @@ def sign_flip(strata: Sequence[ArrayLike], *, samples: int = 10_000, seed: int =
     far from zero as the observed mean, which counts as one draw. It is thus at least 1/(samples + 1), and the test
     keeps its level on any number of questions. Raises `ValueError` if there is no stratum or one is empty.
     """
-    arrays = differences_of(strata)
+    arrays = check_strata(strata)
     rng = np.random.default_rng(seed)
     seen = abs(float(np.mean([array.mean() for array in arrays])))
     drawn = np.mean([_flipped_means(array, samples, rng) for array in arrays], axis=0)
@@ -100,7 +100,7 @@ def _flipped_means(values: Differences, samples: int, rng: np.random.Generator) 
     return means
 
 
-def differences_of(strata: Sequence[ArrayLike]) -> list[Differences]:
+def check_strata(strata: Sequence[ArrayLike]) -> list[Differences]:
     """Return the strata as arrays. Raises `ValueError` if there is no stratum or one is empty."""
     arrays = [np.asarray(stratum, dtype=float) for stratum in strata]
     if not arrays or any(array.size == 0 for array in arrays):
@@ -108,7 +108,7 @@ def differences_of(strata: Sequence[ArrayLike]) -> list[Differences]:
     return arrays
 
 
-def mcnemar(ours: ArrayLike, theirs: ArrayLike) -> McNemar:
+def mcnemar_test(ours: ArrayLike, theirs: ArrayLike) -> McNemar:
     """Apply McNemar's exact test (binomial on the discordant pairs) to two vectors of right and wrong answers.
 
     Values of at least 0.5 count as right, so means over repeats are accepted. Raises `ValueError` if the lengths

@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from ops.results.statistics.score import score_interval
 
 
-class Pooled(NamedTuple):
+class PooledEstimate(NamedTuple):
     """A mean difference over seeds, questions and benchmarks, as a share (0.02 = two points)."""
 
     mean: float
     standard_error: float
     p_value: float
-    """Two-sided, from Student's t with `freedom` degrees of freedom."""
-    freedom: float
+    """Two-sided, from Student's t with `degrees_of_freedom` degrees of freedom."""
+    degrees_of_freedom: float
     detectable: float
     """The true difference that four of five such tests detect at the level 5 %."""
 
 
-def pooled(strata: Sequence[ArrayLike]) -> Pooled:
+def estimate_pooled(strata: Sequence[ArrayLike]) -> PooledEstimate:
     """Estimate a mean difference from one array of shape (seeds, questions) per benchmark.
 
     The seeds of a question share its difficulty, and the questions of a seed share its policy: both are clusters. The
@@ -44,12 +44,12 @@ def pooled(strata: Sequence[ArrayLike]) -> Pooled:
         raise ValueError(f"every benchmark needs the same seeds, got {sorted(seeds)}")
     mean = float(np.mean([array.mean() for array in arrays]))
     parts = [(array - array.mean()) / (array.size * len(arrays)) for array in arrays]
-    questions = [_between(part.sum(axis=0)) for part in parts]
-    by_question, by_seed = sum(questions), _between(np.sum([part.sum(axis=1) for part in parts], axis=0))
+    questions = [_cluster_variance(part.sum(axis=0)) for part in parts]
+    by_question, by_seed = sum(questions), _cluster_variance(np.sum([part.sum(axis=1) for part in parts], axis=0))
     both = sum(float(np.sum(part**2)) for part in parts)
     variance = max(by_question + by_seed - both, by_question, by_seed)
     if variance == 0:
-        return _without_variance(mean, arrays)
+        return _estimate_without_variance(mean, arrays)
     # Each part of the variance with the degrees of freedom of its clusters.
     terms = [(own, part.shape[1] - 1) for own, part in zip(questions, parts, strict=True)]
     terms.append((by_seed, seeds.pop() - 1))
@@ -57,10 +57,10 @@ def pooled(strata: Sequence[ArrayLike]) -> Pooled:
     error = variance**0.5
     p_value = 2 * float(stdtr(freedom, -abs(mean) / error))
     detectable = float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * error
-    return Pooled(mean, error, p_value, float(freedom), detectable)
+    return PooledEstimate(mean, error, p_value, float(freedom), detectable)
 
 
-def _without_variance(mean: float, arrays: Sequence[NDArray[np.float64]]) -> Pooled:
+def _estimate_without_variance(mean: float, arrays: Sequence[NDArray[np.float64]]) -> PooledEstimate:
     """Return the estimate for differences that are all equal, from a score interval and a sign test over questions."""
     from scipy.special import ndtri
 
@@ -68,10 +68,10 @@ def _without_variance(mean: float, arrays: Sequence[NDArray[np.float64]]) -> Poo
     interval = score_interval(questions)
     error = (interval.high - interval.low) / (2 * float(ndtri(0.975)))
     p_value = 1.0 if mean == 0 else min(1.0, 2 * 0.5 ** sum(own.size for own in questions))
-    return Pooled(mean, error, p_value, float("inf"), float(ndtri(0.975) + ndtri(0.8)) * error)
+    return PooledEstimate(mean, error, p_value, float("inf"), float(ndtri(0.975) + ndtri(0.8)) * error)
 
 
-def _between(sums: NDArray[np.float64]) -> float:
+def _cluster_variance(sums: NDArray[np.float64]) -> float:
     """Return the variance of a total from the sums of its clusters; 0 for a single cluster."""
     count = len(sums)
     return float(np.sum(sums**2)) * count / (count - 1) if count > 1 else 0.0

@@ -18,7 +18,7 @@ class Stratum(NamedTuple):
     """The mean squared difference over questions; with one repeat, the share that exactly one system answers right."""
 
 
-def detectable_paired(strata: Sequence[Stratum], *, alpha: float = 0.05, power: float = 0.8) -> float:
+def detectable_difference(strata: Sequence[Stratum], *, alpha: float = 0.05, power: float = 0.8) -> float:
     """Return the true mean difference over strata that a two-sided paired test at `alpha` detects with the given power.
 
     R. J. Connor, "Sample size for testing differences in proportions for the paired-sample design" (Biometrics 43,
@@ -34,14 +34,14 @@ def detectable_paired(strata: Sequence[Stratum], *, alpha: float = 0.05, power: 
     difference = 0.0
     for _ in range(200):  # each step increases the difference, or leaves it and ends the loop
         under_null = float(np.sum(np.maximum(discordance, difference) / n)) / n.size**2
-        found = _detectable(under_null, shrink, alpha, power)
+        found = _solve_detectable(under_null, shrink, alpha, power)
         if not found > difference + 1e-9:
             break
         difference = found
     return found if not found > 1 else float("nan")
 
 
-def _detectable(under_null: float, shrink: float, alpha: float, power: float) -> float:
+def _solve_detectable(under_null: float, shrink: float, alpha: float, power: float) -> float:
     """Solve δ = z(α/2)·√V + z(power)·√(V - shrink·δ²) for δ; V is the squared standard error under no difference."""
     from scipy.special import ndtri
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ops.results.statistics.paired import Differences, Interval, differences_of
+from ops.results.statistics.paired import Differences, Interval, check_strata
 
 Numbers = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def score_interval(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> 
     """
     from scipy.special import ndtri
 
-    arrays = differences_of(strata)
+    arrays = check_strata(strata)
     if any(np.abs(array).max() > 1 for array in arrays):
         raise ValueError("a score interval is of differences of accuracies, which lie in -1 … 1")
     z = float(ndtri((1 + confidence) / 2))
@@ -43,13 +43,13 @@ def is_difference(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> b
     """
     from scipy.special import ndtri
 
-    arrays = differences_of(strata)
+    arrays = check_strata(strata)
     if float(np.mean([array.mean() for array in arrays])) < 0:
         arrays = [-array for array in arrays]
     means = np.array([array.mean() for array in arrays])
     mean = float(means.mean())
     z = float(ndtri((1 + confidence) / 2))
-    return mean > z * _Pairs.of(arrays).standard_error(np.clip(means - mean, -1.0, 1.0))
+    return mean > z * _Pairs.from_differences(arrays).standard_error(np.clip(means - mean, -1.0, 1.0))
 
 
 class _Pairs(NamedTuple):
@@ -64,7 +64,7 @@ class _Pairs(NamedTuple):
     """The smallest nonzero size of an observed difference; 1 without any."""
 
     @classmethod
-    def of(cls, arrays: Sequence[Differences]) -> _Pairs:
+    def from_differences(cls, arrays: Sequence[Differences]) -> _Pairs:
         gains = np.array([array[array > 0].sum() for array in arrays])
         losses = np.array([-array[array < 0].sum() for array in arrays])
         squares = np.array([np.sum(array**2) for array in arrays])
@@ -96,7 +96,7 @@ def _discordance(pairs: _Pairs, differences: Numbers) -> Numbers:
 def _lower_end(arrays: Sequence[Differences], z: float) -> float:
     from scipy.optimize import brentq
 
-    pairs = _Pairs.of(arrays)
+    pairs = _Pairs.from_differences(arrays)
     means = np.array([array.mean() for array in arrays])
     mean = float(means.mean())
 

@@ -18,8 +18,8 @@ from starlette.routing import Route
 
 from ops.config import Serving
 from ops.core.errors import PodiumError
-from ops.core.processes import raise_open_files
-from ops.core.running import rare_gc
+from ops.core.processes import raise_open_file_limit
+from ops.core.running import collect_garbage_rarely
 from ops.core.workspace import Workspace
 from ops.serving.engine import ServingEngine
 from ops.serving.follow import Follower, Source
@@ -138,7 +138,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
     Raises `PodiumError` if the process may open too few files, if the port is in use, or if the champion cannot be
     loaded at the start.
     """
-    if (open_files := raise_open_files()) < LEAST_FILES:
+    if (open_files := raise_open_file_limit()) < LEAST_FILES:
         problem = f"this process may open {open_files} files, and serving needs {LEAST_FILES}"
         raise PodiumError(f"{problem}. Raise the limit: `ulimit -Hn` shows it")
     try:
@@ -171,7 +171,7 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
         server.should_exit = True
 
     app.on_broken = give_up
-    with listening, rare_gc():
+    with listening, collect_garbage_rarely():
         asyncio.run(_serve(server, listening, limits))  # noqa: TID251  (uvicorn handles signals)
     if app.broken:
         raise PodiumError(app.broken)

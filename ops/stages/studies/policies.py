@@ -12,8 +12,8 @@ from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import PolicyCard
 from ops.conductor.stored_writer import policy_id
 from ops.conductor.writer import load_in_process
-from ops.config import Setup, asked_alike, digest
-from ops.config.studies import AS_IT_IS
+from ops.config import Setup, digest, group_by_setup
+from ops.config.studies import UNCHANGED
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.core.running import run_async
@@ -35,7 +35,7 @@ from ops.evaluation.study import (
 )
 from ops.precaching.profiles import find_best_worker
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.table import at_prices, records
+from ops.results.table import iterate_records, reprice_rows
 from ops.stages.evaluation import open_writer_and_team
 from ops.stages.study_context import StudyContext, make_rows_once
 from ops.training.cold_start.validation import held_out_problems, measure_validity
@@ -61,7 +61,7 @@ def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyCon
             f"would write next was never written: {entry.name} cannot be run on it. Run it on the policy before the "
             "recursive stage (a recipe without a `recursive` section)"
         )
-    if setup.recipe.evaluation.votes:
+    if setup.recipe.evaluation.has_vote:
         raise PodiumError(
             f"several workflows vote on a question in recipe {setup.recipe.name}: {entry.name} changes a single one. "
             "Run it on a recipe without `evaluation.vote`"
@@ -73,8 +73,8 @@ def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyCon
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     best = team.names.index(find_best_worker(read_training_responses(mix, setup)).worker)
     changes = entry.list_changes(WorkflowStatistics.from_workflows(parse_workflows(written, team), team.names, best))
-    scored = digest([scores_key(setup.asked_on(name), policy, own) for name, own in asked.items()])
-    arms = [Arm(AS_IT_IS, [base])]
+    scored = digest([scores_key(setup.for_benchmark(name), policy, own) for name, own in asked.items()])
+    arms = [Arm(UNCHANGED, [base])]
     for place, change in enumerate(changes):
         other = apply_change(written, change, team, setup.recipe.seed)
         key = {"arm": change.name, "seed": str(setup.recipe.seed), "scored": scored}
@@ -84,12 +84,12 @@ def run_intervention(entry: Intervention, inputs: StudyInputs, context: StudyCon
 
         def make(other: ChangedCompletions = other, count: Callable[[int], None] = count) -> list[OutcomeRow]:
             return _execute_completions(
-                setup, card, context.open_client(setup.beside(entry.name), "experiment"), other.completions, count
+                setup, card, context.open_client(setup.with_account(entry.name), "experiment"), other.completions, count
             )
 
         rows = make_rows_once(setup, entry.name, with_execution_code(key, f"ops.evaluation.studies.{entry.name}"), make)
         facts = {"changed, %": f"{100 * other.changed_share:.0f}"}
-        arms.append(Arm(change.name, [rows], {f"minus {AS_IT_IS}": AS_IT_IS}, facts))
+        arms.append(Arm(change.name, [rows], {f"minus {UNCHANGED}": UNCHANGED}, facts))
     return arms
 
 
@@ -109,7 +109,7 @@ def _execute_completions(
         done += len(more)
         count(done)
 
-    for asked, names in asked_alike(setup, dict.fromkeys(each.problem.benchmark for each in written)):
+    for asked, names in group_by_setup(setup, dict.fromkeys(each.problem.benchmark for each in written)):
         own = [each for each in written if each.problem.benchmark in names]
         team = card.build_team(asked.pool, asked.workspace.texts, asked.recipe.execution, client)
         problems = list(dict.fromkeys(each.problem for each in own))
@@ -125,7 +125,7 @@ def _read_unchanged_rows(lab: StudyInputs, policy: Path, making: StudyContext, n
     makes no worker call.
     """
     setup = lab.setup
-    rows = list(records(read_policy_scores(setup, policy, CONDUCTOR, list(lab.questions))))
+    rows = list(iterate_records(read_policy_scores(setup, policy, CONDUCTOR, list(lab.questions))))
     veiled = {row.benchmark for row in rows if row.format_ok and not row.completion}
     if not veiled:
         return rows
@@ -144,9 +144,9 @@ def answer_with_texts(
     from ops.conductor.writer import load_conductor
 
     setup, made = inputs.setup, list[OutcomeRow]()
-    client, weights = context.open_client(setup.beside(name), "experiment"), policy_id(policy)
+    client, weights = context.open_client(setup.with_account(name), "experiment"), policy_id(policy)
     with closing(load_conductor(policy, setup.workspace, setup.recipe.evaluation.writer)) as conductor:
-        for asked, names in asked_alike(setup, benchmarks):
+        for asked, names in group_by_setup(setup, benchmarks):
             questions = [question for benchmark in names for question in inputs.questions[benchmark]]
             evaluation = asked.recipe.evaluation.model_copy(update=settings)
             own = replace(asked, recipe=asked.recipe.model_copy(update={"evaluation": evaluation}))
@@ -158,7 +158,7 @@ def answer_with_texts(
                     add_rows=rows.extend,
                 )  # fmt: skip
                 run_async(answering)
-            made += records(at_prices(rows, asked.pool))
+            made += iterate_records(reprice_rows(rows, asked.pool))
     return made
 
 

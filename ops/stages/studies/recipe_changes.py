@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from ops.config import Setup, digest
-from ops.config.studies import AS_IT_IS, STUDIES, Change, Changes, changed
+from ops.config.studies import STUDIES, UNCHANGED, Change, Changes, apply_change
 from ops.core.errors import ConfigError, DataError
 from ops.evaluation.arms import MINUS_CONDUCTOR, Arm, format_arm_name
 from ops.evaluation.baseline import BASELINES
@@ -16,7 +16,7 @@ from ops.evaluation.comparison import list_row_sources
 from ops.evaluation.stored import COLD_START, CONDUCTOR, read_policy_scores
 from ops.evaluation.stored_studies import StudyInputs
 from ops.results.summary import count_unscorable
-from ops.results.table import Rows, joined
+from ops.results.table import Rows, concatenate_rows
 from ops.stages.evaluation import score_baselines, score_policy
 from ops.stages.responses import answer_evaluation_questions
 from ops.stages.study_context import StudyContext, find_finished_run, train_policy
@@ -37,7 +37,7 @@ STEP_PARTS = {
 def make_changed_setups(
     name: str, entry: Changes, setup: Setup, selected_changes: Sequence[str] = ()
 ) -> dict[str, Setup]:
-    """Return name of a change → the setup with this change; the unchanged setup is listed as `AS_IT_IS`.
+    """Return name of a change → the setup with this change; the unchanged setup is listed as `UNCHANGED`.
 
     `selected_changes` selects some of the study's changes; empty selects all. The ledger counts the study's calls on a
     seed as a run of its own, which does not use the budget of the recipe's own run. The study's cap is the recipe's cap
@@ -51,11 +51,11 @@ def make_changed_setups(
     usd = (1 + max(1, len(entry.changes))) * setup.recipe.budget.run_usd
 
     def with_change(change: Change) -> Setup:
-        recipe = changed(setup.recipe, change, file)
+        recipe = apply_change(setup.recipe, change, file)
         budget = recipe.budget.model_copy(update={"run_usd": usd})
-        return replace(setup.beside(name), recipe=recipe.model_copy(update={"budget": budget}))
+        return replace(setup.with_account(name), recipe=recipe.model_copy(update={"budget": budget}))
 
-    chosen = {AS_IT_IS: Change(), **{each: entry.changes[each] for each in selected_changes or entry.changes}}
+    chosen = {UNCHANGED: Change(), **{each: entry.changes[each] for each in selected_changes or entry.changes}}
     return {each: with_change(change) for each, change in chosen.items()}
 
 
@@ -65,7 +65,7 @@ def make_arms(
     """Make the arms: cold start and Conductor of the unchanged recipe and of each change, then the baselines."""
     made: list[Arm] = []
     for change, setup in make_changed_setups(name, entry, inputs.setup, selected_changes).items():
-        as_it_is = change == AS_IT_IS
+        as_it_is = change == UNCHANGED
         run = find_finished_run(inputs, "conductor") if as_it_is else train_policy(setup, inputs.deepspeed, context)
         result = RunResult.read(run)
         assert result is not None  # the run has finished
@@ -81,7 +81,7 @@ def make_arms(
                 format_arm_name(each, "" if as_it_is else change, temperature) for each in ("Conductor", "cold start")
             ]
             bases = [format_arm_name(each, "", temperature) for each in ("Conductor", "cold start")]
-            other = [{} if as_it_is else {f"minus {AS_IT_IS}": base} for base in bases]
+            other = [{} if as_it_is else {f"minus {UNCHANGED}": base} for base in bases]
             conductor = _score_or_read(setup, inputs, run / "policy", CONDUCTOR, temperature, context)
             made.append(Arm(labels[0], [conductor], {"minus cold start": labels[1]} | other[0], facts))
             facts = {}  # state the facts once
@@ -126,14 +126,14 @@ def _score_or_read(
         pass
     client = making.open_client(own, "experiment")
     scores = score_policy(own, policy, name, client, benchmarks, making.report)
-    return joined(scores.values())
+    return concatenate_rows(scores.values())
 
 
 def _make_baseline_arms(name: str, entry: Changes, lab: StudyInputs, making: StudyContext, conductor: str) -> list[Arm]:
     """Make the arms of the study's baselines and of the single workers that these need, on the same questions."""
-    setup = make_changed_setups(name, entry, lab.setup)[AS_IT_IS]
+    setup = make_changed_setups(name, entry, lab.setup)[UNCHANGED]
     change = {"evaluation": {"baselines": list(entry.baselines)}}
-    setup = replace(setup, recipe=changed(setup.recipe, change, setup.workspace.config / STUDIES))
+    setup = replace(setup, recipe=apply_change(setup.recipe, change, setup.workspace.config / STUDIES))
     benchmarks = list(lab.questions)
     client = making.open_client(setup, "baselines")
     answer_evaluation_questions(setup, client, benchmarks)

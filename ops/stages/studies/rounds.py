@@ -15,7 +15,7 @@ from ops.evaluation.runner import evaluate
 from ops.evaluation.stored import scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.summary import column_counts
+from ops.results.summary import count_values
 from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once
 
 
@@ -46,7 +46,7 @@ def make_arms(name: str, entry: Rounds, inputs: StudyInputs, context: StudyConte
             limits = (stage.limits if stage else RoundLimits()).model_copy(update={"rounds": depth})
 
             def make(policy: Path = policy, limits: RoundLimits = limits) -> list[OutcomeRow]:
-                client = context.open_client(setup.beside(name), "experiment")
+                client = context.open_client(setup.with_account(name), "experiment")
                 with closing(load_conductor(policy, setup.workspace, recipe.evaluation.writer)) as conductor:
                     team = conductor.card.build_team(setup.pool, setup.workspace.texts, recipe.execution, client)
                     rows = evaluate(
@@ -62,7 +62,7 @@ def make_arms(name: str, entry: Rounds, inputs: StudyInputs, context: StudyConte
 
             key = {**scores_key(setup, policy, asked), "limits": digest(limits.model_dump())}
             rows = make_rows_once(setup, name, with_execution_code(key), make)
-            ends = column_counts(rows, "stop")
+            ends = count_values(rows, "stop")
             listed = ", ".join(f"{end} {100 * count / ends.total():.1f}" for end, count in ends.items())
             facts = {"kept, %": f"{100 * ends['kept'] / ends.total():.1f}", "the rounds end by, %": listed}
             made.append(Arm(label, [rows], {"minus no further round": none} if depth else {}, facts))

@@ -27,10 +27,10 @@ from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.stored import scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.summary import accuracy, by_question
+from ops.results.summary import average_by_question, mean_accuracy
 from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_on_subsets, train_policy
 from ops.workers.client import WorkerClient
-from ops.workers.providers import price_of
+from ops.workers.providers import find_price
 from ops.workflow.cards import WorkerCard, load_cards
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
@@ -90,7 +90,7 @@ def _plan_groups(entry: Subsets, lab: StudyInputs, making: StudyContext) -> dict
     shared = {f"{size} of {len(offered)}": some for size, some in drawn.items()}
     shared[f"{len(offered)} of {len(offered)}"] = [tuple(range(len(offered)))]
     by_name = {worker.name: worker for worker in setup.pool.workers}
-    usd = {name: price_of(worker, setup.pool_file).on().output for name, worker in by_name.items()}
+    usd = {name: find_price(worker, setup.pool_file).rates_on().output for name, worker in by_name.items()}
     for label, part in list_named_subsets([by_name[worker] for worker in offered], usd).items():
         shared[f"{label} ({len(part)} of {len(offered)})"] = [part]
     planned: dict[str, Callable[[], PolicyPair]] = {}
@@ -198,7 +198,8 @@ class SubsetEvaluator:
         self._loaded: dict[Path, LocalConductor] = {}
         self._own: WorkerClient | None = None
         self._alone = {
-            worker: accuracy(by_question(self._solo_rows(worker)), names).mean for worker in setup.pool.names
+            worker: mean_accuracy(average_by_question(self._solo_rows(worker)), names).mean
+            for worker in setup.pool.names
         }
 
     def make_arms(self, label: str, sides: PolicyPair) -> list[Arm]:
@@ -249,5 +250,5 @@ class SubsetEvaluator:
 
     def _client(self) -> WorkerClient:
         if self._own is None:
-            self._own = self._making.open_client(self.setup.beside(self._name), "experiment")
+            self._own = self._making.open_client(self.setup.with_account(self._name), "experiment")
         return self._own

@@ -16,7 +16,7 @@ from ops.benchmarks.graded import graders_key_of_file
 from ops.benchmarks.problem_files import hash_problems, read_problems
 from ops.conductor.policy import CARD_FILE, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
-from ops.core.atomic import made_whole
+from ops.core.atomic import create_folder_atomically
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
 from ops.core.once import Key
@@ -70,7 +70,7 @@ def base_policy_inputs(setup: Setup) -> Key:
     }
     if recipe.cold_start is None:
         return key
-    execution = digest(recipe.execution.what_answers_depend_on)
+    execution = digest(recipe.execution.answer_settings)
     return {**key, "data": hash_problems(mix)[:16], "grader": digest(graders_key_of_file(mix)), "execution": execution}
 
 
@@ -121,7 +121,7 @@ def make_base_policy(
         with report_full_disk(folder):
             _validate_again(setup, folder, client, on_progress)
         return folder
-    with made_whole(folder) as part, report_full_disk(part):
+    with create_folder_atomically(folder) as part, report_full_disk(part):
         _build_policy(setup, part, client, on_progress)
         write_digest(part, skip=_RECORD_FILES, key=base_policy_inputs(setup))
     return folder

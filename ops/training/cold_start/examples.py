@@ -97,7 +97,7 @@ async def sample_examples(
             asked = mask_words(problem, team.prompting.unknown_words, f"{setup.recipe.seed} {number}")
             prompt = team.build_messages(asked)
             if adaptive is not None and settings.parts_share and random.random() < settings.parts_share:
-                part = adaptive.drawn(len(team.workers), setup.recipe.seed, problem.key, number)
+                part = adaptive.draw_subset(len(team.workers), setup.recipe.seed, problem.key, number)
                 prompt = team.restrict_to(part, renumbered=adaptive.reshuffle).build_messages(asked)
                 workflow = sampler.sample_workflow(problem, part)
                 workflow = workflow.renumbered(part) if adaptive.reshuffle else workflow

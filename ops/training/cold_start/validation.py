@@ -18,7 +18,7 @@ from ops.benchmarks.problem_files import read_problems
 from ops.conductor.policy import TextWriter
 from ops.conductor.rollout import CUT_OFF_RESULT
 from ops.config import ColdStart, Recipe, Settings
-from ops.core.digests import check_digest, replacing_with_digest
+from ops.core.digests import check_digest, replace_with_digest
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
 from ops.workflow.literals import FormatFailure
@@ -104,7 +104,7 @@ class ColdStartRecord(Settings):
 
     def write(self, policy: Path) -> None:
         """Store the record in the policy's folder."""
-        with replacing_with_digest(policy / RECORD_FILE) as temporary:
+        with replace_with_digest(policy / RECORD_FILE) as temporary:
             temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 

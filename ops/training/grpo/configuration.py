@@ -106,4 +106,4 @@ def build_outage_policy(plan: RunPlan) -> OutagePolicy:
     """Return how long a step waits for unreachable workers. A rehearsal does not wait, because no worker recovers in
     it."""
     grpo = plan.recipe.grpo
-    return OutagePolicy(grpo.max_unscorable, grpo.outage_s) if plan.recipe.asks_workers else NO_WAITING
+    return OutagePolicy(grpo.max_unscorable, grpo.outage_s) if plan.recipe.can_call_workers else NO_WAITING

@@ -11,15 +11,15 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
-from ops.core.atomic import write_text, written
-from ops.core.digests import SUFFIX, replacing_with_digest
+from ops.core.atomic import name_file_in_errors, write_text
+from ops.core.digests import DIGEST_SUFFIX, replace_with_digest
 from ops.training.rewards.outage import Outage
 from ops.training.rewards.reward import StepStatistics, add_round, merge_ranks
 from ops.training.run.checkpoints import CheckpointDigests
 from ops.training.run.tracking import MlflowTracking
 from ops.training.run.training_run import RunResult
 from ops.training.step.timed_trainer import TimedTrainer
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 
 ReportProgress = Callable[[int, int, str], None]
 """A callback that receives the number of a step, the number of the last step, and the step's results in words."""
@@ -55,13 +55,13 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
         """
         if checkpoint is not None and (copy := checkpoint / self._file.name).is_file():
             self.rows = [json.loads(line) for line in copy.read_text(encoding="utf-8").splitlines()]
-        self._file.with_name(f"{self._file.name}{SUFFIX}").unlink(missing_ok=True)
+        self._file.with_name(f"{self._file.name}{DIGEST_SUFFIX}").unlink(missing_ok=True)
         write_text(self._file, self._as_text())
 
     def finish(self) -> None:
         """Write the digests of the last checkpoint and of the curve."""
         self._digests.wait()
-        with replacing_with_digest(self._file) as temporary:
+        with replace_with_digest(self._file) as temporary:
             temporary.write_text(self._as_text(), encoding="utf-8")
 
     def _as_text(self) -> str:
@@ -114,7 +114,7 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
             "sample": statistics.sample,
         }
         self.rows.append(row)
-        with written(self._file), self._file.open("a", encoding="utf-8") as file:
+        with name_file_in_errors(self._file), self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         if self.tracking is not None:
             self.tracking.log_step(logs, row)
@@ -130,7 +130,7 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
         if self.tracking is not None:
             self.tracking.log_checkpoint(state.global_step)
 
-    def build_result(self, counts: Sequence[Counts], stopped: str = "") -> RunResult:
+    def build_result(self, counts: Sequence[CallCounts], stopped: str = "") -> RunResult:
         """Return the run's result over all attempts. `counts` holds the calls of each rank's client in the last
         attempt.
 

@@ -70,7 +70,7 @@ def build_row_maker(
         shown, more = team, {}
         if adaptive is not None:
             there = tuple(team.ordinals)
-            ordinals = [there[i] for i in adaptive.offered(len(there), plan.recipe.seed, problem.key, epoch)]
+            ordinals = [there[i] for i in adaptive.offer_workers(len(there), plan.recipe.seed, problem.key, epoch)]
             shown = team.restrict_to(ordinals, renumbered=adaptive.reshuffle)
             more = {"offered": ordinals}
         asked = mask_words(problem, team.prompting.unknown_words, f"{plan.recipe.seed} {epoch}")

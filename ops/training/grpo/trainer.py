@@ -39,7 +39,7 @@ from ops.training.step.order import WeightedRoundRobin, forecast_variances
 from ops.training.step.overlap import OverlappedTrainer
 from ops.training.step.questions import Row, StepQuestions
 from ops.training.step.timed_trainer import TimedTrainer
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 from ops.workflow.play import HasRoom
 from ops.workflow.team import Team
 
@@ -117,7 +117,7 @@ def run_training(
     trainer.save_model(str(folder / "policy"))
     if trainer.is_world_process_zero():  # this pickle contains paths of this machine
         (folder / "policy" / "training_args.bin").unlink(missing_ok=True)
-    counts: list[Counts] = gather_object([client.counts])
+    counts: list[CallCounts] = gather_object([client.counts])
     if not trainer.is_world_process_zero():
         return None
     tokenizer.save_pretrained(folder / "policy")

@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Thread
 
 from ops.core.digests import DamagedFile, check_digest, write_digest
-from ops.core.errors import PodiumError, causes
+from ops.core.errors import PodiumError, iterate_causes
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def _find_incomplete_file(folder: Path, error: BaseException) -> Path | str:
 
     The errors of torch and safetensors name no file, and neither does an error of writing to an open file.
     """
-    for each in causes(error):
+    for each in iterate_causes(error):
         if isinstance(each, sqlite3.Error):
             return f"{folder}: the response cache or the ledger"
         if isinstance(each, OSError) and each.filename:
@@ -174,7 +174,7 @@ def _find_incomplete_file(folder: Path, error: BaseException) -> Path | str:
     files = [path for root in roots for path in root.rglob("*") if not path.is_dir()]
     newest = max(files, key=lambda path: path.lstat().st_mtime_ns, default=folder)
     # safetensors removes a file that it cannot complete, so its name is not among the files.
-    tensors = any(type(each).__name__ == "SafetensorError" for each in causes(error))
+    tensors = any(type(each).__name__ == "SafetensorError" for each in iterate_causes(error))
     return newest.with_name("model.safetensors") if tensors and files else newest
 
 
@@ -183,5 +183,5 @@ def _is_full_disk_error(error: BaseException) -> bool:
     return any(
         (isinstance(each, OSError) and each.errno in _FULL_DISK_ERRORS)
         or any(words in str(each) for words in _FULL_DISK_MESSAGES)
-        for each in causes(error)
+        for each in iterate_causes(error)
     )

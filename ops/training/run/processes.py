@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from ops.core.errors import ConfigError
-from ops.core.processes import name_of
+from ops.core.processes import unique_process_name
 
 NODES_VARIABLE, RANK_VARIABLE, MAIN_NODE_VARIABLE = "PODIUM_NODES", "PODIUM_NODE_RANK", "PODIUM_MAIN_NODE"
 """The environment variables with the number of machines that train together, with the rank of this machine, and with
@@ -123,7 +123,7 @@ def list_watched_processes() -> list[str]:
     If a launcher is killed (for example because its ranks use too much memory), its ranks are not ended. A trainer that
     was started by hand has no launcher and may run longer than its shell.
     """
-    launcher = name_of(os.getppid()) if "LOCAL_RANK" in os.environ else ""
+    launcher = unique_process_name(os.getppid()) if "LOCAL_RANK" in os.environ else ""
     return [name for name in (os.environ.get(PARENT_VARIABLE, ""), launcher) if name]
 
 
@@ -138,7 +138,7 @@ def watch_parents() -> None:
         return
 
     def wait() -> None:
-        while all(name_of(int(name.partition(":")[0])) == name for name in names):
+        while all(unique_process_name(int(name.partition(":")[0])) == name for name in names):
             time.sleep(_POLL_S)
         os._exit(_EXIT_STATUS)
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from ops.config import hyperparameters, resolved
+from ops.config import dump_settings, hyperparameters
 from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.atomic import sha256_of
-from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside
-from ops.core.installation import git_commit, need_mlflow
+from ops.core.digests import DamagedFile, check_digest, replace_with_digest, set_aside
+from ops.core.installation import git_commit, require_mlflow
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import CHECKPOINTS
 from ops.training.run.training_run import RunPlan
@@ -148,7 +148,7 @@ class MlflowTracking:
         """Return the client of the store, where the run's MLflow run exists and is marked as running."""
         if self._client is not None:
             return self._client
-        need_mlflow()
+        require_mlflow()
         for name, value in _RETRY_SETTINGS.items():
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
@@ -163,7 +163,7 @@ class MlflowTracking:
             client.update_run(self._run_id, status="RUNNING")
         else:
             self._run_id = self._create_run(client, uri)
-            with replacing_with_digest(self._folder / RUN_FILE) as temporary:
+            with replace_with_digest(self._folder / RUN_FILE) as temporary:
                 temporary.write_text(json.dumps({"uri": uri, "run_id": self._run_id}), encoding="utf-8")
         self._client = client
         return client
@@ -179,8 +179,8 @@ class MlflowTracking:
         parameters = [Param(name, value[:_PARAMETER_LENGTH]) for name, value in hyperparameters(plan.recipe).items()]
         for start in range(0, len(parameters), _PARAMETERS):
             client.log_batch(run_id, params=parameters[start : start + _PARAMETERS])
-        client.log_text(run_id, resolved(plan.recipe), "recipe.yaml")
-        client.log_text(run_id, resolved(plan.pool), "pool.yaml")
+        client.log_text(run_id, dump_settings(plan.recipe), "recipe.yaml")
+        client.log_text(run_id, dump_settings(plan.pool), "pool.yaml")
         client.log_dict(run_id, {name: str(value) for name, value in self._arguments.items()}, "trl_arguments.json")
         if (key := self._hash_mix()) is not None:
             mix = Dataset(MIX_DATASET, key, "code", json.dumps({"tags": {"mlflow.source.name": "podium"}}))

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ops.core.atomic import write_text
-from ops.core.code_version import ONLY_HOW, code_version
+from ops.core.code_version import UNVERSIONED_PACKAGES, code_version
 
 TRAINERS_FILE = "trainers.json"
 """The file in a run's folder that lists the versions which trained the run, in order."""
@@ -44,7 +44,7 @@ def read_trainers(folder: Path) -> list[dict[str, str]]:
 
 def trainer_version() -> dict[str, str]:
     """Return the version of the trainer's code, and those of the libraries that compute its result."""
-    without = tuple(package for package in ONLY_HOW if package != "ops.training")
+    without = tuple(package for package in UNVERSIONED_PACKAGES if package != "ops.training")
     versions = {"code": code_version("ops.training.grpo.__main__", without=without)}
     for name in _LIBRARIES:
         try:

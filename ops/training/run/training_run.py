@@ -18,13 +18,13 @@ from pydantic import ValidationError
 
 from ops.benchmarks.graded import graders_key_of_file
 from ops.benchmarks.problem_files import hash_problems
-from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, resolved
-from ops.config.loading import check_against_pool, in_words
+from ops.config import Adaptive, Pool, Recipe, Recursive, Settings, Setup, digest, dump_settings
+from ops.config.loading import check_against_pool, clean_validation_message
 from ops.core.atomic import write_text
-from ops.core.digests import DamagedFile, check_digest, replacing_with_digest, set_aside, stored_key
+from ops.core.digests import DamagedFile, check_digest, read_stored_key, replace_with_digest, set_aside
 from ops.core.errors import ConfigError, DataError
 from ops.core.once import Key
-from ops.core.processes import free_port, name_of
+from ops.core.processes import free_port, unique_process_name
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import CHECKPOINTS, find_intact_checkpoint, find_last_checkpoint, report_full_disk
 from ops.training.run.processes import PARENT_VARIABLE, read_training_node
@@ -99,7 +99,9 @@ class RunPlan(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             field, remedy = ".".join(map(str, first["loc"])), "Delete the folder if another version of Podium wrote it"
-            raise DataError(folder / PLAN_FILE, field, f"is not usable: {in_words(first)}", remedy) from None
+            raise DataError(
+                folder / PLAN_FILE, field, f"is not usable: {clean_validation_message(first)}", remedy
+            ) from None
         except (OSError, ValueError) as error:
             raise DataError(folder / PLAN_FILE, "", f"cannot be read ({error})", _RUN_AGAIN) from None
 
@@ -154,7 +156,7 @@ class RunResult(Settings):
 
     def write(self, folder: Path) -> None:
         """Write the result to a run's folder, which marks the run as finished."""
-        with replacing_with_digest(folder / RESULT_FILE) as temporary:
+        with replace_with_digest(folder / RESULT_FILE) as temporary:
             temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
@@ -196,7 +198,7 @@ def _restore_curve(folder: Path, why: Exception) -> None:
         set_aside(curve, problem, f"It was restored from {copy}.")
     else:
         log.warning("%s %s. It was restored from %s", curve, problem, copy)
-    with replacing_with_digest(curve) as temporary:
+    with replace_with_digest(curve) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -253,11 +255,11 @@ def write_run_plan(
     else:
         _log_changed_inputs(folder, recipe, key)
     with report_full_disk(folder):
-        write_text(folder / "recipe.yaml", resolved(recipe))
+        write_text(folder / "recipe.yaml", dump_settings(recipe))
         (folder / DEEPSPEED_FILE).unlink(missing_ok=True)
         if deepspeed:
             write_text(folder / DEEPSPEED_FILE, json.dumps(deepspeed, indent=1))
-        with replacing_with_digest(folder / PLAN_FILE, key) as temporary:
+        with replace_with_digest(folder / PLAN_FILE, key) as temporary:
             temporary.write_text(json.dumps(plan.model_dump(mode="json"), indent=1), encoding="utf-8")
     return folder
 
@@ -320,7 +322,7 @@ def run_inputs(
         "policy": policy_key(base_policy),
         "workers": setup.pool.answers_key,
         "seed": str(recipe.seed),
-        "recipe": digest([settings, recipe.execution.what_answers_depend_on, stages]),
+        "recipe": digest([settings, recipe.execution.answer_settings, stages]),
     }
 
 
@@ -336,7 +338,7 @@ def _log_changed_inputs(folder: Path, recipe: Recipe, key: Key) -> None:
     others: list[tuple[tuple[str, ...], Path]] = []
     for plan in folder.parent.glob(f"{recipe.policy_name}-*/{PLAN_FILE}"):
         with suppress(OSError, ValueError):
-            stored = stored_key(plan)
+            stored = read_stored_key(plan)
             if not stored:
                 log.warning(
                     "%s begins anew: %s is of an earlier version of Podium, which did not note its inputs. If they are "
@@ -422,7 +424,7 @@ def prepare_environment(plan: RunPlan, folder: Path) -> dict[str, str]:
     accelerate's launcher chooses its own port.
     """
     record_trainer(folder)
-    variables = {PARENT_VARIABLE: name_of(os.getpid())}
+    variables = {PARENT_VARIABLE: unique_process_name(os.getpid())}
     if plan.recipe.grpo.vllm and plan.recipe.grpo.deepspeed is None:
         variables["MASTER_PORT"] = str(free_port())
     if plan.recipe.grpo.deepspeed is not None:

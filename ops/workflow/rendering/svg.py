@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from ops.spending.books import usd
+from ops.spending.books import format_usd
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering.text import get_workflow
 from ops.workflow.strategy import direct_edges
@@ -120,7 +120,7 @@ def _outcome_lines(step: StepTrace, *, crowded: bool) -> list[Line]:
         return [Line(truncate_to_columns(f"{step.status.replace('_', ' ')} {step.error}".strip(), BOX_COLUMNS), "bad")]
     response = step.response
     cached = " · cached" if response.cached else ""
-    price = f"{response.tokens} tokens · {usd(response.cost_usd)} · {response.latency_s:.2g} s{cached}"
+    price = f"{response.tokens} tokens · {format_usd(response.cost_usd)} · {response.latency_s:.2g} s{cached}"
     said = [] if crowded else _wrap(f"→ {response.text}", 2)
     return [*(Line(line, "said") for line in said), Line(price, "price")]
 

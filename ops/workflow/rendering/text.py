@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ops.core.documents import markdown_table
+from ops.core.documents import format_markdown_table
 from ops.workflow.grammar import Workflow
 from ops.workflow.trace import StepTrace, WorkflowTrace
 
@@ -109,7 +109,7 @@ def render_markdown(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) ->
         cells = [str(index + 1), worker, truncate(join_lines(step.subtask), 160), describe_context(workflow, index)]
         cells += _outcome_cells(run.steps[index]) if isinstance(run, WorkflowTrace) else []
         rows.append([_escape(cell) for cell in cells])
-    lines = [markdown_table(head, rows)]
+    lines = [format_markdown_table(head, rows)]
     if isinstance(run, WorkflowTrace):
         lines += ["", f"**Answer:** {_escape(truncate(describe_answer(run), 300))}", "", describe_totals(run)]
     return "\n".join(lines)

@@ -26,7 +26,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 from ops.alerts import Notice, channels, notify
 from ops.alerts.catalogue import CATALOGUE, RUN_FAILED, Alert
 from ops.alerts.notify import kept
-from ops.config import KINDS, Alerts, load_alerts
+from ops.config import ALERT_KINDS, Alerts, load_alerts
 from ops.core.errors import ConfigError
 from ops.core.processes import free_port
 from ops.core.workspace import Workspace
@@ -404,7 +404,7 @@ def test_the_code_sends_it(name: str) -> None:
 
 @pytest.mark.parametrize("alert", CATALOGUE.values(), ids=CATALOGUE)
 def test_its_kind_is_one_of_the_configuration_and_its_command_exists(alert: Alert) -> None:
-    assert alert.kind in KINDS
+    assert alert.kind in ALERT_KINDS
     if alert.command.startswith("{"):
         return
     _, name, *rest = shlex.split(alert.example)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ops.core import code_version
-from ops.core.code_version import ONLY_HOW, SOURCE, module_file, used_modules
+from ops.core.code_version import PACKAGE_FOLDER, UNVERSIONED_PACKAGES, find_used_modules, module_file
 
 ROOT = "ops.curation.selection"
 
@@ -22,8 +22,8 @@ def version() -> str:
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package `ops`, of which versions are computed."""
-    copied = Path(shutil.copytree(SOURCE, tmp_path / "ops", ignore=shutil.ignore_patterns("__pycache__")))
-    monkeypatch.setattr(code_version, "SOURCE", copied)
+    copied = Path(shutil.copytree(PACKAGE_FOLDER, tmp_path / "ops", ignore=shutil.ignore_patterns("__pycache__")))
+    monkeypatch.setattr(code_version, "PACKAGE_FOLDER", copied)
     yield copied
     monkeypatch.undo()
     version()
@@ -41,7 +41,7 @@ def test_words_change_no_version_and_statements_do(source: Path) -> None:
 
 def test_an_imported_module_counts_and_what_only_decides_how_does_not(source: Path) -> None:
     known = version()
-    imported = used_modules([ROOT], without=ONLY_HOW)
+    imported = find_used_modules([ROOT], without=UNVERSIONED_PACKAGES)
     assert len(imported) > 3
     other = next(name for name in imported if name != ROOT and not name.endswith("__init__"))
     for name, counts in (("ops.workers.client", False), ("ops.spending.ledger", False), (other, True)):
@@ -51,4 +51,4 @@ def test_an_imported_module_counts_and_what_only_decides_how_does_not(source: Pa
 
 
 def test_every_package_that_is_left_out_exists() -> None:
-    assert [name for name in ONLY_HOW if not module_file(name).is_file()] == []
+    assert [name for name in UNVERSIONED_PACKAGES if not module_file(name).is_file()] == []

@@ -15,10 +15,10 @@ import pytest
 
 from ops.core.errors import DataError
 from ops.core.response import Response
-from ops.core.sqlite import Damaged, SqliteFile
+from ops.core.sqlite import DamagedDatabaseError, SqliteFile
 from ops.core.usage import Usage
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material
-from ops.store.admin import verify
+from ops.store.admin import verify_entries
 from ops.store.sqlite_file import SqliteBackend
 from tests.unit.store.conftest import take
 
@@ -69,7 +69,7 @@ PLACES: list[Damage] = [overwrite_at(number / 40) for number in range(41)]
 
 
 def numbers(file: Path) -> SqliteFile:
-    return SqliteFile(file, 2, ("CREATE TABLE numbers (number INTEGER PRIMARY KEY)",), only_saves_time=True)
+    return SqliteFile(file, 2, ("CREATE TABLE numbers (number INTEGER PRIMARY KEY)",), is_disposable=True)
 
 
 def note(file: SqliteFile, number: int) -> list[int]:
@@ -80,7 +80,7 @@ def note(file: SqliteFile, number: int) -> list[int]:
             connection.execute("INSERT OR IGNORE INTO numbers VALUES (?)", (number,))
             return [each for (each,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
 
-    return file.saving(write)
+    return file.run_or_recreate(write)
 
 
 def test_a_file_that_cannot_be_used_is_renamed_and_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,10 +178,10 @@ def test_paid_responses_are_right_or_missing_and_a_damaged_file_is_repaired(
         assert not list(tmp_path.glob("*.damaged-*")), "a person decides"
     else:
         assert found.items() <= PAID.items()
-    verify(SqliteBackend(tmp_path), repair=True)
+    verify_entries(SqliteBackend(tmp_path), repair=True)
     kept = read()
     assert kept.items() <= PAID.items()
-    assert verify(SqliteBackend(tmp_path)).damaged == ()
+    assert verify_entries(SqliteBackend(tmp_path)).damaged == ()
     ResponseCache(tmp_path).put_many([entry(number) for number in range(200)])
     assert read() == PAID
     if damage in PLACES[1:]:
@@ -196,16 +196,16 @@ def test_an_entry_whose_key_is_no_text_is_dropped(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "responses.sqlite") as connection:
         connection.execute("UPDATE entries SET key = CAST(x'FF00FE' AS TEXT) WHERE key = ?", (entry(1)[0],))
     connection.close()
-    assert len(verify(cache.backend).damaged) == 1
-    assert verify(cache.backend, repair=True).entries == 3
-    assert verify(cache.backend) == (2, ())
+    assert len(verify_entries(cache.backend).damaged) == 1
+    assert verify_entries(cache.backend, repair=True).entries == 3
+    assert verify_entries(cache.backend) == (2, ())
 
 
 def test_a_damaged_file_of_responses_stops_the_next_call(tmp_path: Path) -> None:
     put_garbage(tmp_path / "responses.sqlite")
     cache = ResponseCache(tmp_path)
-    for use in (lambda: cache.get("key"), lambda: cache.put_many([entry(1)]), lambda: cache.holds(["key"])):
-        with pytest.raises(Damaged, match="file is not a database"):
+    for use in (lambda: cache.get("key"), lambda: cache.put_many([entry(1)]), lambda: cache.find_existing(["key"])):
+        with pytest.raises(DamagedDatabaseError, match="file is not a database"):
             use()
 
 

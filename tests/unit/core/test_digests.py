@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.core.atomic import made_whole
-from ops.core.digests import SUMS, DamagedFile, check_digest, replacing_with_digest, set_aside, write_digest
+from ops.core.atomic import create_folder_atomically
+from ops.core.digests import SUMS_FILE, DamagedFile, check_digest, replace_with_digest, set_aside, write_digest
 from ops.core.errors import DataError
 
 REMEDY = "Make it again"
@@ -50,14 +50,14 @@ DAMAGES = [cut, overwrite, change_a_byte, empty, Path.unlink, make_folder]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    with replacing_with_digest(tmp_path / "scores.parquet") as temporary:
+    with replace_with_digest(tmp_path / "scores.parquet") as temporary:
         temporary.write_bytes(TEXT)
     return tmp_path / "scores.parquet"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    with made_whole(tmp_path / "policy") as made:
+    with create_folder_atomically(tmp_path / "policy") as made:
         (made / "deep").mkdir()
         for name in ("model.safetensors", "podium.json", "deep/optimizer.pt"):
             (made / name).write_bytes(name.encode() + TEXT)
@@ -83,7 +83,7 @@ def test_any_damage_of_a_file_or_of_its_digest_is_found_and_named(file: Path, da
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["model.safetensors", "podium.json", SUMS])
+@pytest.mark.parametrize("name", ["model.safetensors", "podium.json", SUMS_FILE])
 def test_any_damage_of_a_file_in_a_folder_is_found_and_named(
     folder: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
@@ -94,11 +94,11 @@ def test_any_damage_of_a_file_in_a_folder_is_found_and_named(
 
 
 def test_every_line_of_a_folders_digests_counts(folder: Path) -> None:
-    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    lines = (folder / SUMS_FILE).read_text(encoding="utf-8").splitlines()
     for left_out in range(len(lines)):
         kept = [line for number, line in enumerate(lines) if number != left_out]
-        (folder / SUMS).write_text("\n".join(kept) + "\n", encoding="utf-8")
-        with pytest.raises(DamagedFile, match=f"{SUMS} is damaged"):
+        (folder / SUMS_FILE).write_text("\n".join(kept) + "\n", encoding="utf-8")
+        with pytest.raises(DamagedFile, match=f"{SUMS_FILE} is damaged"):
             check_digest(folder, REMEDY)
 
 
@@ -121,7 +121,7 @@ def test_the_caller_says_what_a_missing_digest_means(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="sha256sum is not installed")
 def test_the_program_sha256sum_reads_both_kinds_of_digests(file: Path, folder: Path) -> None:
-    for place, name in ((file.parent, "scores.parquet.sha256"), (folder, SUMS)):
+    for place, name in ((file.parent, "scores.parquet.sha256"), (folder, SUMS_FILE)):
         subprocess.run(["sha256sum", "--check", "--strict", name], cwd=place, check=True, timeout=60)
 
 
@@ -140,7 +140,7 @@ def test_a_writer_that_is_stopped_at_any_moment_leaves_a_file_that_is_right(
 
     monkeypatch.setattr(Path, "replace", stop_at)
     try:
-        with replacing_with_digest(file) as temporary:
+        with replace_with_digest(file) as temporary:
             temporary.write_bytes(b"new")
     except KeyboardInterrupt:
         assert renames < 3
@@ -153,7 +153,7 @@ def test_a_reader_beside_a_writer_never_finds_damage(file: Path) -> None:
 
     def write() -> None:
         for number in range(100):
-            with replacing_with_digest(file) as temporary:
+            with replace_with_digest(file) as temporary:
                 temporary.write_bytes(b"%d" % number * 1000)
         ended.set()
 

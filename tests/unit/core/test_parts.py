@@ -12,16 +12,16 @@ import pytest
 
 from ops.core.errors import PodiumError
 from ops.core.parts import (
-    ACCEPT,
+    ACCEPT_OPTION,
     CACHE,
     LEDGER,
     REGISTRY,
     WorkspacePart,
-    accept_missing,
+    accept_missing_parts,
     check_parts,
     find_lost_alerts,
-    missing_parts,
-    note_parts,
+    find_missing_parts,
+    record_parts,
 )
 from ops.core.response import Response
 from ops.core.usage import Usage
@@ -45,7 +45,7 @@ def pay(workspace: Workspace, count: int = 5, *, first: int = 0, stored: bool = 
 
 def register(workspace: Workspace, runs: int = 2) -> None:
     """Lay a store of MLflow with these runs and an artifact of each in place, as far as this module looks at it."""
-    file = workspace.state / REGISTRY.place
+    file = workspace.state / REGISTRY.relative_path
     file.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("CREATE TABLE runs (id TEXT)")
@@ -110,17 +110,17 @@ def test_a_damaged_part_is_named_in_one_line_until_a_person_accepts_it(
     register(workspace)
     if noted:
         check_parts(workspace)
-    damage(file := workspace.state / part.place)
+    damage(file := workspace.state / part.relative_path)
     before = files_of(workspace)
     with pytest.raises(PodiumError) as raised:
         check_parts(workspace)
     said = str(raised.value)
     assert said.startswith(f"{file}: ") and "\n" not in said
-    assert ACCEPT in said and "`podium restore FILE`" in said and part.loss in said
+    assert ACCEPT_OPTION in said and "`podium restore FILE`" in said and part.loss in said
     assert files_of(workspace) == before, "to look makes nothing"
-    assert [str(error) for error in missing_parts(workspace)] == [said]
+    assert [str(error) for error in find_missing_parts(workspace)] == [said]
 
-    aside = accept_missing(workspace)
+    aside = accept_missing_parts(workspace)
     assert len(aside) == (damage in (overwrite, put_a_folder, cut))
     assert all(path.exists() for path in aside)
     check_parts(workspace)
@@ -137,12 +137,12 @@ def test_what_is_no_loss_is_none(workspace: Workspace) -> None:
     (workspace.state / "parts.json").unlink()  # a workspace from before
     check_parts(workspace)
     register(workspace)
-    note_parts(workspace)
+    record_parts(workspace)
     shutil.rmtree(workspace.state / "mlflow")  # `make clean`
     (workspace.state / "parts.json").unlink()
     check_parts(workspace)
     ResponseCache(workspace.cache).delete([f"key-{number}" for number in range(5)])
-    accept_missing(workspace, CACHE)  # `podium cache prune`
+    accept_missing_parts(workspace, CACHE)  # `podium cache prune`
     check_parts(workspace)
 
 
@@ -156,7 +156,7 @@ def test_a_damaged_note_is_as_none(workspace: Workspace, content: str | None) ->
         note.write_text(content, encoding="utf-8")
     check_parts(workspace)
     remove(workspace.ledger)
-    assert [error.file for error in missing_parts(workspace)] == [str(workspace.ledger)]
+    assert [error.file for error in find_missing_parts(workspace)] == [str(workspace.ledger)]
 
 
 def test_a_part_that_was_begun_anew_behind_the_commands_back_is_found(workspace: Workspace) -> None:
@@ -186,15 +186,25 @@ def test_what_a_teams_server_has_is_the_servers_to_keep(
     pay(workspace)
     register(workspace)
     check_parts(workspace)
-    remove(workspace.state / part.place)
+    remove(workspace.state / part.relative_path)
     monkeypatch.setenv(variable, "https://example.org/somewhere")
     check_parts(workspace)
 
 
 def test_reading_makes_no_file(workspace: Workspace) -> None:
     ledger, cache = Ledger(workspace.ledger), ResponseCache(workspace.cache)
-    assert (ledger.by_run(), ledger.latest(3), ledger.open_reservations(), ledger.unmeasured()) == ({}, [], {}, [])
-    assert (len(cache), cache.get("key"), cache.holds(["key"]), list(cache.backend.entries())) == (0, None, set(), [])
+    assert (ledger.by_run(), ledger.latest_calls(3), ledger.open_reservations(), ledger.lost_keys_without_cost()) == (
+        {},
+        [],
+        {},
+        [],
+    )
+    assert (len(cache), cache.get("key"), cache.find_existing(["key"]), list(cache.backend.iterate_entries())) == (
+        0,
+        None,
+        set(),
+        [],
+    )
     ledger.close()
     cache.close()
     assert not workspace.state.exists()
@@ -215,11 +225,12 @@ def test_alerts_that_are_lost_are_told_until_a_person_agrees(
     file.parent.mkdir(parents=True)
     file.write_text('{"at": 1}\n{"at": 2}\n')
     assert find_lost_alerts(workspace) is None
-    note_parts(workspace)
+    record_parts(workspace)
     damage(file)
     lost = find_lost_alerts(workspace)
-    assert lost is not None and f"alerts.jsonl: {state}, and it held 2 before" in str(lost) and ACCEPT in str(lost)
+    assert lost is not None and f"alerts.jsonl: {state}, and it held 2 before" in str(lost)
+    assert ACCEPT_OPTION in str(lost)
     check_parts(workspace)  # nothing that spends stops
     assert find_lost_alerts(workspace) is not None
-    accept_missing(workspace)
+    accept_missing_parts(workspace)
     assert find_lost_alerts(workspace) is None

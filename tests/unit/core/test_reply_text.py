@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.core.reply_text import KNOWN_NOTATIONS, Notation, answer_text, read_text
+from ops.core.reply_text import KNOWN_NOTATIONS, Notation, extract_answer_text, parse_reply_text
 
 BARS = "<\uff5cend\u2581of\u2581sentence\uff5c>"
 """DeepSeek's token, written with full-width bars and a low line."""
@@ -19,16 +19,16 @@ PAIRS = [(each.opening, each.closing) for each in KNOWN_NOTATIONS]
 @pytest.mark.parametrize(("opening", "closing"), PAIRS)
 def test_each_notation_in_each_position(opening: str, closing: str) -> None:
     found = {
-        "before": answer_text(f"{opening}\nIs it 4?\n{closing}\n\nIt is 5."),
-        "prefilled": answer_text(f"Is it 4?\n{closing}\n\nIt is 5."),
-        "empty": answer_text(f"{opening}\n\n{closing}\n\nIt is 5."),
-        "behind": answer_text(f"It is 5.\n{opening}Could it be 4?{closing}"),
-        "twice": answer_text(f"{opening}4?{closing}It is 5.\n{opening}6?{closing}"),
-        "opened twice": answer_text(f"{opening}4? {opening} 6?{closing}It is 5."),
-        "nested": answer_text(f"{opening}4? {opening} 6?{closing} 7? {closing}It is 5."),
-        "closed twice": answer_text(f"{opening}4?{closing}It is 5.{closing}"),
-        "behind, unfinished": answer_text(f"It is 5. {opening}Could it be 4"),
-        "upper case": answer_text(f"{opening.upper()}4?{closing.upper()}It is 5."),
+        "before": extract_answer_text(f"{opening}\nIs it 4?\n{closing}\n\nIt is 5."),
+        "prefilled": extract_answer_text(f"Is it 4?\n{closing}\n\nIt is 5."),
+        "empty": extract_answer_text(f"{opening}\n\n{closing}\n\nIt is 5."),
+        "behind": extract_answer_text(f"It is 5.\n{opening}Could it be 4?{closing}"),
+        "twice": extract_answer_text(f"{opening}4?{closing}It is 5.\n{opening}6?{closing}"),
+        "opened twice": extract_answer_text(f"{opening}4? {opening} 6?{closing}It is 5."),
+        "nested": extract_answer_text(f"{opening}4? {opening} 6?{closing} 7? {closing}It is 5."),
+        "closed twice": extract_answer_text(f"{opening}4?{closing}It is 5.{closing}"),
+        "behind, unfinished": extract_answer_text(f"It is 5. {opening}Could it be 4"),
+        "upper case": extract_answer_text(f"{opening.upper()}4?{closing.upper()}It is 5."),
     }
     assert found == dict.fromkeys(found, "It is 5.")
 
@@ -42,7 +42,7 @@ def test_unfinished_reasoning_is_no_answer(opening: str, closing: str) -> None:
         f"So \\boxed{{5}}{closing}",
         f"So \\boxed{{5}}{closing}\n{opening}5",
     ):
-        assert read_text(text) == ("", True), text
+        assert parse_reply_text(text) == ("", True), text
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_unfinished_reasoning_is_no_answer(opening: str, closing: str) -> None:
     ],
 )  # fmt: skip
 def test_channels_of_the_harmony_format(text: str, answer: str) -> None:
-    assert read_text(text) == (answer, True)
+    assert parse_reply_text(text) == (answer, True)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_channels_of_the_harmony_format(text: str, answer: str) -> None:
 )  # fmt: skip
 def test_what_a_server_leaves_behind_an_answer(left: str) -> None:
     for answer in ("5", "So \\boxed{5}", "(A)", "```python\nprint(1)\n```", '{"answer": "5"}'):
-        assert read_text(answer + left) == (answer, False)
-        assert answer_text(f"<think>4?</think>{answer}{left}") == answer
+        assert parse_reply_text(answer + left) == (answer, False)
+        assert extract_answer_text(f"<think>4?</think>{answer}{left}") == answer
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_what_a_server_leaves_behind_an_answer(left: str) -> None:
      "<start_of_turn>model\n", "<|turn>model\n", "<|assistant|>\n", "\ufeff", "<bos>"],
 )  # fmt: skip
 def test_what_a_server_leaves_before_an_answer(before: str) -> None:
-    assert answer_text(f"{before}It is 5.") == "It is 5."
-    assert answer_text(f"{before}<think>4?</think>It is 5.</s>") == "It is 5."
+    assert extract_answer_text(f"{before}It is 5.") == "It is 5."
+    assert extract_answer_text(f"{before}<think>4?</think>It is 5.</s>") == "It is 5."
 
 
 WHOLE = [
@@ -133,36 +133,36 @@ WHOLE = [
 
 @pytest.mark.parametrize("text", WHOLE)
 def test_a_text_that_mentions_marks_stays_as_it_is(text: str) -> None:
-    assert read_text(text) == (text, False)
+    assert parse_reply_text(text) == (text, False)
 
 
 @pytest.mark.parametrize("text", [text for text in WHOLE if text.strip()])
 def test_reasoning_before_such_a_text_is_removed(text: str) -> None:
-    assert answer_text(f"<think>Is it 4?</think>\n{text}") == text.strip()
-    assert answer_text(f"Is it 4?\n</think>\n{text}") == text.strip()
-    assert answer_text(f"{text}<|endoftext|>").rstrip() == text.rstrip()
+    assert extract_answer_text(f"<think>Is it 4?</think>\n{text}") == text.strip()
+    assert extract_answer_text(f"Is it 4?\n</think>\n{text}") == text.strip()
+    assert extract_answer_text(f"{text}<|endoftext|>").rstrip() == text.rstrip()
 
 
 def test_a_draft_of_a_program_that_the_reasoning_does_not_finish() -> None:
     program = "```python\nprint(1)\n```"
-    assert answer_text(f"<think>\n```python\nprint(2)\n</think>\n{program}") == program
-    assert answer_text(f"Try\n```python\nprint(2)\n</think>\n{program}") == program
-    assert answer_text(f"<think>`a\n</think>\n{program}") == program
+    assert extract_answer_text(f"<think>\n```python\nprint(2)\n</think>\n{program}") == program
+    assert extract_answer_text(f"Try\n```python\nprint(2)\n</think>\n{program}") == program
+    assert extract_answer_text(f"<think>`a\n</think>\n{program}") == program
 
 
 def test_a_workers_own_marks_and_tokens() -> None:
     own = [Notation("Here is my thought process:", "Here is my response:")]
     text = "Here is my thought process: 4?\nHere is my response: It is <think>5</think>.[END FINAL RESPONSE]"
-    assert read_text(text, own, ["[END FINAL RESPONSE]"]) == ("It is <think>5</think>.", True)
-    assert read_text("<think>4?</think>5", [Notation("<a>", "</a>")]) == ("<think>4?</think>5", False)
-    assert read_text("<think>4?</think>5<|im_end|>", []) == ("<think>4?</think>5", False)
+    assert parse_reply_text(text, own, ["[END FINAL RESPONSE]"]) == ("It is <think>5</think>.", True)
+    assert parse_reply_text("<think>4?</think>5", [Notation("<a>", "</a>")]) == ("<think>4?</think>5", False)
+    assert parse_reply_text("<think>4?</think>5<|im_end|>", []) == ("<think>4?</think>5", False)
 
 
 def test_a_template_that_opens_the_reasoning() -> None:
     prefilled = [Notation("<think>", "</think>", prefilled=True)]
-    assert read_text("Is it 4?</think>It is 5.", prefilled) == ("It is 5.", True)
-    assert read_text("<think>Is it 4?</think>It is 5.", prefilled) == ("It is 5.", True)
-    assert read_text("So \\boxed{5}", prefilled) == ("", True)
+    assert parse_reply_text("Is it 4?</think>It is 5.", prefilled) == ("It is 5.", True)
+    assert parse_reply_text("<think>Is it 4?</think>It is 5.", prefilled) == ("It is 5.", True)
+    assert parse_reply_text("So \\boxed{5}", prefilled) == ("", True)
 
 
 PARTS = [
@@ -177,14 +177,14 @@ def test_a_cleaned_text_is_cleaned_again_without_a_change() -> None:
     for seed in range(3_000):
         chance = random.Random(seed)
         text = "".join(chance.choice(PARTS) for _ in range(chance.randint(1, 14)))
-        once = answer_text(text)
-        assert answer_text(once) == once, text
+        once = extract_answer_text(text)
+        assert extract_answer_text(once) == once, text
         assert len(once) <= len(text)
 
 
 @given(st.text(alphabet=st.characters(), max_size=200))
 def test_any_text_is_read(text: str) -> None:
-    answer_text(text).encode()
+    extract_answer_text(text).encode()
 
 
 @pytest.mark.parametrize(
@@ -195,4 +195,4 @@ def test_a_long_text_is_read_in_linear_time(part: str) -> None:
     """A quadratic search would take half an hour here."""
     many = part * (50_000 // len(part))
     for text in (f"<think>{many}", f"5{many}</s>", f"{many}</think>5"):
-        answer_text(text)
+        extract_answer_text(text)

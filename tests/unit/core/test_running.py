@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from ops.core.running import GC_THRESHOLDS, rare_gc, run_async
+from ops.core.running import GC_THRESHOLDS, collect_garbage_rarely, run_async
 
 
 class Interrupted(BaseException):
@@ -99,7 +99,7 @@ def test_a_higher_threshold_of_the_process_stays() -> None:
     before = gc.get_threshold()
     gc.set_threshold(50_000, 5, 50)
     try:
-        with rare_gc():
+        with collect_garbage_rarely():
             assert gc.get_threshold() == (50_000, GC_THRESHOLDS[1], 50)
         assert gc.get_threshold() == (50_000, 5, 50)
     finally:

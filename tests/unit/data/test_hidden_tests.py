@@ -18,7 +18,7 @@ from ops.benchmarks.problem_files import questions_key, read_problems, read_trai
 from ops.benchmarks.registry import BENCHMARKS, describe_graded_tests
 from ops.config import BenchmarkSource, Setup, load_recipe
 from ops.core.errors import DataError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.problem import CodeTest, Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, find_available_isolation, grade_many, hidden_tests
@@ -175,7 +175,7 @@ def setup_of(workspace: Workspace, *private: str | None) -> Setup:
     own = {"id": "own", "question": "Print 5.", "answer": "", "tests": tests}
     train, test = write_rows(workspace.root / "v1.jsonl", rows), write_rows(workspace.root / "v6.jsonl", [own])
     source = BenchmarkSource(source="file", train_file=train, test_file=test)
-    recipe = load_recipe(resources() / "config", "files")
+    recipe = load_recipe(resources_folder() / "config", "files")
     curation = recipe.curation.model_copy(update={"per_domain": 2, "shortlist_factor": 1.0})
     recipe = recipe.model_copy(update={"benchmarks": {"livecodebench": source}, "curation": curation})
     return without_workers(workspace, recipe)
@@ -206,7 +206,7 @@ def test_no_hidden_test_is_in_a_row_of_either_form(workspace: Workspace) -> None
         right, wrong = (f"n = input()\nprint({{'1': 2, {wrong!r}: 7}}.get(n, n))" for wrong in ("", f"{SECRET}1"))
         passed, failed = grade_many([(problem, fenced(right)), (problem, fenced(wrong))])
         assert passed.reason == "passed 3 tests"
-        assert failed.failed and failed.failed.which == "test 3 of 3 (stdin, hidden)"
+        assert failed.failed and failed.failed.label == "test 3 of 3 (stdin, hidden)"
 
 
 def test_files_that_no_row_names_are_removed_and_an_error_changes_nothing(workspace: Workspace) -> None:

@@ -104,7 +104,7 @@ def test_a_judge_of_another_pool_is_found_and_counts_among_the_pools(checkout: W
     made = setup(checkout, JUDGE)
     [grader] = made.recipe.own_graders
     assert isinstance(grader, JudgeGrader) and grader.judge.model == "openai/other"
-    assert {name: pool.names for name, pool in made.every_pool.items()} == {"solo": ("one",), "judges": ("referee",)}
+    assert {name: pool.names for name, pool in made.all_pools.items()} == {"solo": ("one",), "judges": ("referee",)}
 
 
 def test_a_judge_of_the_scored_model_needs_consent(checkout: Workspace) -> None:

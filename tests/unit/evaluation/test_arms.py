@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ops.config.studies import AS_IT_IS
+from ops.config.studies import UNCHANGED
 from ops.evaluation.arms import Arm, make_arm_table, make_claims_table, summarize_arms
 from ops.results.outcome_rows import OutcomeRow
 
@@ -26,10 +26,10 @@ def rows(seen: str, unseen: str) -> list[OutcomeRow]:
 
 COLD = rows("1000", "1000")
 BASE = [
-    Arm(AS_IT_IS, [rows("1100", "1100")], {"minus cold start": "cold start"}, {"s of GRPO": 200.0}),
+    Arm(UNCHANGED, [rows("1100", "1100")], {"minus cold start": "cold start"}, {"s of GRPO": 200.0}),
     Arm("cold start", [COLD]),
 ]
-OTHER = Arm("wider", [rows("111-", "1000")], {"minus cold start": "cold start", f"minus {AS_IT_IS}": AS_IT_IS})
+OTHER = Arm("wider", [rows("111-", "1000")], {"minus cold start": "cold start", f"minus {UNCHANGED}": UNCHANGED})
 
 
 def cells(*seeds: list[Arm]) -> dict[str, dict[str, object]]:
@@ -40,7 +40,7 @@ def cells(*seeds: list[Arm]) -> dict[str, dict[str, object]]:
 
 def test_a_row_holds_the_accuracies_of_an_arm_and_its_differences() -> None:
     made = cells([*BASE, OTHER])
-    as_it_is, cold, wider = made[AS_IT_IS], made["cold start"], made["wider"]
+    as_it_is, cold, wider = made[UNCHANGED], made["cold start"], made["wider"]
     assert as_it_is["in-domain minus as it is, points"] == cold["in-domain minus cold start, points"] == ""
     assert str(cold["in-domain, %"]).startswith("25.0 (4.6 … ") and str(as_it_is["in-domain, %"]).startswith("50.0 (")
     assert (as_it_is["s of GRPO"], cold["s of GRPO"]) == ("200", "")
@@ -58,7 +58,7 @@ def test_several_seeds_have_the_error_over_seeds_and_an_arm_of_one_seed_stands_b
     made = cells(first, second)["wider"]
     assert made["in-domain, %"] == "37.5 ± 37.5"  # 75 and 0
     assert made["in-domain minus as it is, points"] == "-12.5 ± 37.5"  # 25 and -50
-    opponent = Arm("vote", [rows("1110", "1110")], {"minus Conductor": AS_IT_IS})
+    opponent = Arm("vote", [rows("1110", "1110")], {"minus Conductor": UNCHANGED})
     assert cells([*BASE, opponent], BASE)["vote"]["in-domain minus Conductor, points"].startswith("25.0 (-"), (
         "no error over seeds is no certainty"
     )
@@ -67,7 +67,7 @@ def test_several_seeds_have_the_error_over_seeds_and_an_arm_of_one_seed_stands_b
 def test_subjects_that_were_not_trained_on_are_a_group_of_their_own() -> None:
     unseen = frozenset({"math500/2", "math500/3"})
     made = cells([replace(arm, unseen_keys=unseen) for arm in (*BASE, OTHER)])
-    as_it_is, wider = made[AS_IT_IS], made["wider"]
+    as_it_is, wider = made[UNCHANGED], made["wider"]
     assert not [head for head in wider if head.startswith("in-domain")]
     assert (as_it_is["trained subjects, %"], as_it_is["unseen subjects, %"]) == (
         "100.0 (34.2 … 100.0)", "0.0 (0.0 … 65.8)",

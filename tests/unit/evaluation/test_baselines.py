@@ -12,7 +12,7 @@ from ops.evaluation.stored import select_worker_rows
 from ops.precaching.profiles import select_oracle_rows
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import Summary, summarize
-from ops.results.table import of_responses, records
+from ops.results.table import iterate_records, response_rows_as_scores
 
 
 def response(
@@ -28,7 +28,7 @@ def standing(name: str, responses: list[ResponseRow]) -> Summary:
 
 
 def by_oracle(responses: list[ResponseRow]) -> list[OutcomeRow]:
-    return list(records(of_responses(select_oracle_rows(responses))))
+    return list(iterate_records(response_rows_as_scores(select_oracle_rows(responses))))
 
 
 # a: 1 0 0 1   b: 0 1 0 1   (b costs more)
@@ -39,12 +39,12 @@ TABLE = [
 
 
 def test_single_worker() -> None:
-    rows = list(records(select_worker_rows(TABLE, "b")))
+    rows = list(iterate_records(select_worker_rows(TABLE, "b")))
     assert [row.correct for row in rows] == [0, 1, 0, 1]
     summary = summarize(rows)["mmlu"]
     made = (summary.accuracy.mean, summary.tokens, summary.cost_usd, summary.steps)
     assert made == (0.5, 12, pytest.approx(0.03), 1)
-    assert list(records(select_worker_rows(TABLE, "absent"))) == []
+    assert list(iterate_records(select_worker_rows(TABLE, "absent"))) == []
 
 
 def test_the_best_worker_is_chosen_without_the_test() -> None:

@@ -13,9 +13,9 @@ import pytest
 from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.policy import policy_key
 from ops.config import Evaluation, Pool, Price, Recipe, Setup, Worker
-from ops.core.digests import SUFFIX, write_digest
+from ops.core.digests import DIGEST_SUFFIX, write_digest
 from ops.core.errors import DataError
-from ops.core.once import OtherInputs
+from ops.core.once import InputMismatchError
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow, response_file
@@ -33,9 +33,9 @@ from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
 from ops.precaching.stored import evaluation_folder, responses_key
 from ops.results.outcome_rows import CallUsage, OutcomeRow
-from ops.results.table import at_prices, load_rows, records, save_rows
+from ops.results.table import iterate_records, load_rows, reprice_rows, save_rows
 from ops.stages.raw_problems import materialize_raw
-from ops.workers.pool import at_prices as responses_at_prices
+from ops.workers.pool import reprice_responses as responses_at_prices
 from tests.setups import without_workers
 
 ORACLE = ("oracle (upper bound)", "oracle (by chance)")
@@ -116,7 +116,7 @@ def test_a_stored_comparison_is_read_and_not_computed_again(
     evaluated: Evaluated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = evaluated.compare()
-    monkeypatch.setattr(comparison, "leaderboard", None)  # a call would fail
+    monkeypatch.setattr(comparison, "build_leaderboard", None)  # a call would fail
     read = evaluated.stored()
     assert (read.policy, read.best_worker) == ("small-1", "bob")
     assert str(read) == str(made)  # what is unknown is NaN, which equals nothing
@@ -130,7 +130,7 @@ def test_without_baselines_only_the_gates_opponent_must_have_answered(evaluated:
     none = RECIPE.model_copy(update={"evaluation": Evaluation(baselines=())})
     setup = Setup(evaluated.workspace, none, POOL)
     made = compare_systems(setup, evaluated.policy, evaluated.base)
-    assert (made.best_worker, len(list(records(made.best_worker_rows)))) == ("bob", 3 * len(TRAINED))
+    assert (made.best_worker, len(list(iterate_records(made.best_worker_rows)))) == ("bob", 3 * len(TRAINED))
     assert len(made.leaderboard.systems) == 2, "the Conductor and its cold start"
     assert made.reach == {}, "the share that any worker can answer is unknown"
     assert read_comparison(setup, evaluated.policy) == made
@@ -161,19 +161,19 @@ def test_scores_that_were_copied_to_another_policy_are_refused(evaluated: Evalua
         target = score_file(evaluated.workspace, CONDUCTOR, new, benchmark)
         target.parent.mkdir(parents=True, exist_ok=True)
         source = score_file(evaluated.workspace, CONDUCTOR, evaluated.policy, benchmark)
-        for file in (source, source.with_name(source.name + SUFFIX)):
+        for file in (source, source.with_name(source.name + DIGEST_SUFFIX)):
             shutil.copy(file, target.parent)
-    with pytest.raises(OtherInputs, match=r"policy small-1 instead of small-2"):
+    with pytest.raises(InputMismatchError, match=r"policy small-1 instead of small-2"):
         evaluated.compare(policy=new)
 
 
 def test_scores_of_another_pool_or_other_questions_are_refused(evaluated: Evaluated) -> None:
-    with pytest.raises(OtherInputs, match="pool"):
+    with pytest.raises(InputMismatchError, match="pool"):
         evaluated.compare(pool=changed(0, revision="2"))
     more = RECIPE.model_copy(update={"benchmarks": RECIPE.benchmarks | {"mmlu": RECIPE.benchmarks["mmlu"].model_copy(
         update={"test": 4})}})  # fmt: skip
     materialize_raw(without_workers(evaluated.workspace, more), "mmlu")
-    with pytest.raises(OtherInputs, match=r"mmlu\.parquet.*questions"):
+    with pytest.raises(InputMismatchError, match=r"mmlu\.parquet.*questions"):
         evaluated.compare()
 
 
@@ -181,7 +181,7 @@ def test_a_workers_answers_from_before_its_change_are_refused(evaluated: Evaluat
     revised = changed(1, temperature=0.9)
     save_scores(evaluated.workspace, CONDUCTOR, evaluated.policy, 1, revised)
     save_scores(evaluated.workspace, COLD_START, evaluated.base, 0, revised)
-    with pytest.raises(OtherInputs, match=r"bob.*worker .* Materialize baselines for math500"):
+    with pytest.raises(InputMismatchError, match=r"bob.*worker .* Materialize baselines for math500"):
         evaluated.compare(pool=revised)
 
 
@@ -206,7 +206,7 @@ def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> N
     with pytest.raises(DataError, match=r"prices: .* Materialize leaderboard"):
         evaluated.stored(pool=COSTLIER)
     after = evaluated.compare(pool=COSTLIER)
-    then, now = list(records(before.conductor)), list(records(after.conductor))
+    then, now = list(iterate_records(before.conductor)), list(iterate_records(after.conductor))
     assert [row.correct for row in now] == [row.correct for row in then]
     assert {round(row.cost_usd * 1e6) for row in then} == {100 * 1 + 50 * 2}
     assert {round(row.cost_usd * 1e6) for row in now} == {100 * 10 + 50 * 20}
@@ -219,7 +219,7 @@ def test_workers_without_a_price_keep_their_recorded_cost() -> None:
     problem = Problem("1", "mmlu", "mmlu", "test", "?", "A", "choice", ("x", "y"))
     listed = Pool(name="p", workers=(Worker(name="ann", model="openai/gpt-5"),))
     for pool in (listed, Pool(name="p", workers=(Worker(name="other", model="local/x"),))):
-        assert list(records(at_prices([score(problem, 1)], pool))) == [score(problem, 1)]
+        assert list(iterate_records(reprice_rows([score(problem, 1)], pool))) == [score(problem, 1)]
         assert responses_at_prices([answer("ann", problem, 1.0)], pool) == [answer("ann", problem, 1.0)]
 
 
@@ -243,5 +243,5 @@ def test_every_answer_of_every_system_stands_in_one_table(evaluated: Evaluated) 
     assert set(table.loc[table["system"] == "conductor", "policy"]) == {policy_key(evaluated.policy)}
     assert set(table["pool"]) == {POOL.answers_key} and not table["unscorable"].any()
     own = table[table["system"] == "conductor"]
-    right = [row.correct for row in records(evaluated.compare().conductor)]
+    right = [row.correct for row in iterate_records(evaluated.compare().conductor)]
     assert own["correct"].mean() == pytest.approx(sum(right) / len(own))

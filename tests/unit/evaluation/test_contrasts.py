@@ -16,13 +16,13 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import (
     OVERALL,
     Contrast,
-    contrasts,
-    gain_of_choice,
-    hindsight_gain,
-    holm,
-    oracle_over_workers,
+    adjust_holm,
+    compute_contrasts,
+    estimate_choice_gain,
+    estimate_hindsight_gain,
+    estimate_oracle,
 )
-from ops.results.summary import question_means
+from ops.results.summary import accuracy_by_question
 
 ROW = OutcomeRow(
     benchmark="mmlu", problem_id="0", repeat=0, domain="mmlu", correct=1, format_ok=True, failure="",
@@ -43,7 +43,7 @@ SYSTEMS = {
 
 
 def table() -> dict[tuple[str, str], Contrast]:
-    return {(row.system, row.benchmark): row for row in contrasts(SYSTEMS, "conductor", samples=2000)}
+    return {(row.system, row.benchmark): row for row in compute_contrasts(SYSTEMS, "conductor", samples=2000)}
 
 
 def test_rows_come_by_system_with_the_mean_first_and_shared_benchmarks_only() -> None:
@@ -69,7 +69,7 @@ def test_p_values_are_adjusted_in_two_families() -> None:
     rows = list(table().values())
     for overall in (True, False):
         family = [row for row in rows if (row.benchmark == OVERALL) is overall]
-        assert [row.p_adjusted for row in family] == pytest.approx(holm([row.p_value for row in family]))
+        assert [row.p_adjusted for row in family] == pytest.approx(adjust_holm([row.p_value for row in family]))
         assert any(row.p_adjusted > row.p_value for row in family)
 
 
@@ -81,13 +81,13 @@ def test_the_detectable_difference_depends_on_size_and_discordance() -> None:
 
 def test_only_shared_questions_are_paired() -> None:
     shifted = {"ours": {"mmlu": means(40)}, "theirs": {"mmlu": means(0, 50, first=30)}, "absent": {"mmlu": {}}}
-    [overall, mmlu] = contrasts(shifted, "ours", samples=500)
+    [overall, mmlu] = compute_contrasts(shifted, "ours", samples=500)
     assert (overall.system, mmlu.n, mmlu.difference) == ("theirs", 20, 0.5)
 
 
 def test_a_system_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
-        contrasts(SYSTEMS, "absent")
+        compute_contrasts(SYSTEMS, "absent")
 
 
 def test_question_means_leave_out_what_could_not_be_scored() -> None:
@@ -95,18 +95,18 @@ def test_question_means_leave_out_what_could_not_be_scored() -> None:
         ROW, replace(ROW, repeat=1, correct=0), replace(ROW, repeat=2, correct=0, unscorable=True),
         replace(ROW, problem_id="1", unscorable=True), replace(ROW, benchmark="aime25", correct=0),
     ]  # fmt: skip
-    assert question_means(rows) == {"mmlu": {"0": 0.5}, "aime25": {"0": 0.0}}
+    assert accuracy_by_question(rows) == {"mmlu": {"0": 0.5}, "aime25": {"0": 0.0}}
 
 
 def test_one_question_gives_a_difference_with_a_wide_interval() -> None:
-    [overall, _] = contrasts({"a": {"mmlu": {"0": 1.0}}, "b": {"mmlu": {"0": 0.0}}}, "a", samples=100)
+    [overall, _] = compute_contrasts({"a": {"mmlu": {"0": 1.0}}, "b": {"mmlu": {"0": 0.0}}}, "a", samples=100)
     assert overall.difference == 1.0 and overall.p_value == 1.0
     assert overall.low < -0.5 and overall.high == 1.0 and math.isnan(overall.standard_error)
 
 
 def test_systems_that_never_differ_have_an_interval_nevertheless() -> None:
     same = {"mmlu": {str(question): 1.0 for question in range(24)}}
-    [overall, _] = contrasts({"a": same, "b": same}, "a", samples=100)
+    [overall, _] = compute_contrasts({"a": same, "b": same}, "a", samples=100)
     assert overall.difference == 0 and overall.low < -0.1 and overall.high > 0.1
 
 
@@ -122,7 +122,7 @@ def answers(rates: NDArray[np.float64], repeats: int = REPEATS, seed: int = 1) -
 
 
 def test_among_equal_workers_there_is_nothing_to_choose() -> None:
-    plain, fair, _ = oracle_over_workers(answers(np.full((QUESTIONS, 5), 0.5)))
+    plain, fair, _ = estimate_oracle(answers(np.full((QUESTIONS, 5), 0.5)))
     assert fair is not None
     assert fair.mean == pytest.approx(0.5, abs=4 * fair.standard_error)
     # The best of five means of three coins, by enumeration of each.
@@ -135,7 +135,7 @@ def test_among_equal_workers_there_is_nothing_to_choose() -> None:
 def test_where_each_question_has_its_expert_the_fair_one_is_unbiased_and_the_plain_one_is_not() -> None:
     rates = np.full((QUESTIONS, 4), 0.0)
     rates[np.arange(QUESTIONS), np.arange(QUESTIONS) % 4] = 0.8
-    plain, fair, _ = oracle_over_workers(answers(rates))
+    plain, fair, _ = estimate_oracle(answers(rates))
     assert fair is not None and plain.n == fair.n == QUESTIONS
     # One correct answer of two identifies the expert; without one, all share the score.
     known = 1 - 0.2**2
@@ -145,7 +145,7 @@ def test_where_each_question_has_its_expert_the_fair_one_is_unbiased_and_the_pla
 
 def test_the_fair_one_is_what_its_choice_gives_on_fresh_answers() -> None:
     rates = np.random.default_rng(2).beta(0.8, 1.2, (QUESTIONS, 3))
-    plain, fair, _ = oracle_over_workers(answers(rates, seed=3))
+    plain, fair, _ = estimate_oracle(answers(rates, seed=3))
     assert fair is not None
     attained = np.mean([_attained(own, REPEATS - 1) for own in rates])
     best = rates.max(axis=1).mean()
@@ -166,13 +166,13 @@ def _attained(rates: NDArray[np.float64], looks: int) -> float:
 
 def test_more_repeats_bring_both_nearer_to_the_truth() -> None:
     rates = np.random.default_rng(4).beta(0.8, 1.2, (QUESTIONS, 3))
-    estimates = [oracle_over_workers(answers(rates, repeats)) for repeats in (2, 4, 16)]
+    estimates = [estimate_oracle(answers(rates, repeats)) for repeats in (2, 4, 16)]
     widths = [plain.mean - fair.mean for plain, fair, _ in estimates if fair is not None]
     assert len(widths) == 3 and widths == sorted(widths, reverse=True) and widths[-1] < 0.3 * widths[0]
 
 
 def test_one_repeat_gives_an_upper_bound_alone() -> None:
-    plain, fair, by_chance = oracle_over_workers([[[1.0], [0.0]], [[0.0], [0.0]]])
+    plain, fair, by_chance = estimate_oracle([[[1.0], [0.0]], [[0.0], [0.0]]])
     assert (plain.mean, plain.n, fair) == (0.5, 2, None)
     assert by_chance == pytest.approx(0.5, abs=0.01), "a worker that is never right adds no luck"
 
@@ -183,7 +183,7 @@ def test_what_chance_gives_is_the_plain_oracle_of_workers_that_find_the_same_que
 ) -> None:
     difficulty = np.random.default_rng(6).normal(size=(QUESTIONS, 1))
     rates = ndtr(ndtri(np.array(skills)) * math.hypot(1, spread) + spread * difficulty)
-    plain, _, by_chance = oracle_over_workers(answers(rates, 1, seed=7))
+    plain, _, by_chance = estimate_oracle(answers(rates, 1, seed=7))
     assert by_chance == pytest.approx(plain.mean, abs=4 * plain.standard_error)
     assert np.isclose(rates.max(axis=1).mean(), rates[:, 0].mean()), "the best worker is the best everywhere"
 
@@ -191,7 +191,7 @@ def test_what_chance_gives_is_the_plain_oracle_of_workers_that_find_the_same_que
 def test_ties_go_to_the_worker_that_is_better_elsewhere() -> None:
     """The better worker of two that agree on a question is chosen, so that the oracle is not below the best worker."""
     rates = np.tile([0.9, 0.6], (QUESTIONS, 1))
-    _, fair, _ = oracle_over_workers(answers(rates, 2))
+    _, fair, _ = estimate_oracle(answers(rates, 2))
     assert fair is not None and fair.mean == pytest.approx(0.9, abs=4 * fair.standard_error)
 
 
@@ -202,20 +202,20 @@ def test_the_gain_of_a_choice_among_experts_is_found_by_repeats_and_by_subjects(
     expert = np.arange(600) % 3
     rates = np.where(np.arange(3) == expert[:, None], 0.9, 0.2)
     once, twice = answers(rates, 1), answers(rates, 2)
-    by_repeats = gain_of_choice([twice])
+    by_repeats = estimate_choice_gain([twice])
     assert by_repeats.low > 0.1 and by_repeats.high < 0.9 - rates.mean()
-    by_subjects = gain_of_choice([once], subjects=[[str(each) for each in expert]])
+    by_subjects = estimate_choice_gain([once], subjects=[[str(each) for each in expert]])
     assert by_subjects.low < 0.9 - rates.mean() < by_subjects.high and by_subjects.low > 0.3
-    blind = gain_of_choice([once])
+    blind = estimate_choice_gain([once])
     assert blind.low < 0 < blind.high
-    assert hindsight_gain([once]).high > 0.9 - rates.mean()
+    assert estimate_hindsight_gain([once]).high > 0.9 - rates.mean()
 
 
 def test_the_gain_of_a_further_worker() -> None:
     rates = np.full((400, 3), 0.0)
     rates[np.arange(400), np.arange(400) % 2] = 0.9  # the third worker is never right
     drawn = answers(rates, 2)
-    useless, useful = gain_of_choice([drawn], over=[0, 1]), gain_of_choice([drawn], over=[0, 2])
+    useless, useful = estimate_choice_gain([drawn], over=[0, 1]), estimate_choice_gain([drawn], over=[0, 2])
     assert useless.mean == pytest.approx(0, abs=0.02) and useless.low < 0
     assert useful.low > 0.3
 
@@ -224,22 +224,22 @@ def test_the_gain_of_a_further_worker() -> None:
 def test_the_gain_of_a_choice_among_equal_workers_holds_its_level(repeats: int) -> None:
     rng, times = np.random.default_rng(repeats), 200
     equal = [np.repeat(rng.beta(0.3, 0.3, (80, 1)), 4, axis=1) for _ in range(times)]
-    found = [gain_of_choice([answers(own, repeats, seed)], confidence=0.9) for seed, own in enumerate(equal)]
+    found = [estimate_choice_gain([answers(own, repeats, seed)], confidence=0.9) for seed, own in enumerate(equal)]
     assert sum(each.low > 0 for each in found) <= 0.05 * times + 3 * (0.05 * 0.95 * times) ** 0.5
     assert np.mean([each.mean for each in found]) == pytest.approx(0, abs=0.01)
 
 
 @pytest.mark.parametrize("outcomes", [[[[1.0], [0.0]]], [[[math.nan], [math.nan]]], np.zeros((0, 2, 1))])
 def test_where_nothing_can_be_judged_the_gain_is_unknown(outcomes: ArrayLike) -> None:
-    assert gain_of_choice([outcomes]) == (0.0, -1.0, 1.0)
+    assert estimate_choice_gain([outcomes]) == (0.0, -1.0, 1.0)
 
 
 def test_unscorable_rows_neither_choose_nor_judge() -> None:
     lost = math.nan
     known = [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
     with_a_lost_worker = [*known, [lost, lost, lost]]
-    assert str(oracle_over_workers([with_a_lost_worker])) == str(oracle_over_workers([known]))
-    plain, fair, _ = oracle_over_workers([[[1.0, lost], [0.0, lost]], [[1.0, 1.0], [0.0, 0.0]], [[lost] * 2] * 2])
+    assert str(estimate_oracle([with_a_lost_worker])) == str(estimate_oracle([known]))
+    plain, fair, _ = estimate_oracle([[[1.0, lost], [0.0, lost]], [[1.0, 1.0], [0.0, 0.0]], [[lost] * 2] * 2])
     assert (plain.mean, plain.n) == (1.0, 2), "a question without answers does not count"
     assert fair is not None
     assert (fair.mean, fair.n) == (1.0, 1), "and one that was answered once, nothing without hindsight"
@@ -247,4 +247,4 @@ def test_unscorable_rows_neither_choose_nor_judge() -> None:
 
 def test_three_axes_are_needed() -> None:
     with pytest.raises(ValueError, match="three axes"):
-        oracle_over_workers([[1.0, 0.0]])
+        estimate_oracle([[1.0, 0.0]])

@@ -11,7 +11,7 @@ import pytest
 from ops.conductor.untrained import WRITE_SUBTASK
 from ops.config import Evaluation, Worker, load_recipe
 from ops.core.errors import WorkerRefused, WorkerUnreachable
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
@@ -322,7 +322,7 @@ def test_every_baseline_that_asks_says_where_it_is_from_and_what_differs() -> No
 
 
 def test_the_recipe_of_the_reproduction_names_them_in_the_tables_order() -> None:
-    names = load_recipe(resources() / "config", "reproduction").evaluation.baselines
+    names = load_recipe(resources_folder() / "config", "reproduction").evaluation.baselines
     assert names is not None and len(names) == len(set(names)) >= 11
     assert list(names) == [name for name in BASELINES if name in names]
 

@@ -8,14 +8,14 @@ import pytest
 from ops.results.statistics import (
     OVERALL,
     Stratum,
-    accuracy_estimate,
-    contrasts,
-    detectable_paired,
-    holm,
-    mcnemar,
+    adjust_holm,
+    compute_contrasts,
+    detectable_difference,
+    estimate_accuracy,
+    mcnemar_test,
     paired_bootstrap,
     score_interval,
-    sign_flip,
+    sign_flip_test,
 )
 from tests.unit.evaluation.simulated import World, within
 
@@ -38,7 +38,7 @@ def test_standard_errors_over_questions_and_repeats_are_those_of_many_evaluation
     world = World(1, 60, repeats=4)
     [accuracies] = world.accuracies((0.4,), MANY, seed=2)
     rights = np.rint(accuracies[:, 0] * 4).astype(int)
-    estimates = [accuracy_estimate(row / 4) for row in rights[:500]]
+    estimates = [estimate_accuracy(row / 4) for row in rights[:500]]
     spread = float(np.std(accuracies.mean(axis=(1, 2))))
     assert np.mean([estimate.standard_error for estimate in estimates]) == pytest.approx(spread, rel=0.06)
     naive = float(np.mean([np.sqrt(e.mean * (1 - e.mean) / 240) for e in estimates]))
@@ -61,29 +61,29 @@ def test_where_one_question_in_fifty_is_lost_only_the_score_interval_knows_that_
 )
 def test_equal_systems_differ_significantly_as_often_as_stated(world: World, simulations: int) -> None:
     ours, theirs = world.accuracies((0.0, 0.0), simulations, seed=4)
-    p_values = np.array([sign_flip(list(strata), samples=400) for strata in ours - theirs])
+    p_values = np.array([sign_flip_test(list(strata), samples=400) for strata in ours - theirs])
     for alpha in (0.01, 0.05, 0.2):
         assert np.mean(p_values <= alpha) == pytest.approx(alpha, abs=within(simulations, alpha))
 
 
 def test_a_sign_flip_is_of_the_stated_size_on_five_questions_too() -> None:
     answers = np.random.default_rng(5).choice([-1.0, 1.0], (SIMULATIONS, 1, 5))
-    p_values = [sign_flip(list(strata), samples=400) for strata in answers]
+    p_values = [sign_flip_test(list(strata), samples=400) for strata in answers]
     # Five equal answers occur once in sixteen.
     assert np.mean([p <= 0.05 for p in p_values]) <= 0.05
-    assert sign_flip([[1.0] * 5], samples=100_000) == pytest.approx(1 / 16, abs=0.004)
+    assert sign_flip_test([[1.0] * 5], samples=100_000) == pytest.approx(1 / 16, abs=0.004)
 
 
 def test_mcnemar_errs_no_more_often_than_stated() -> None:
     ours, theirs = World(1, 150, repeats=1).accuracies((0.0, 0.0), SIMULATIONS, seed=6)
-    p_values = [mcnemar(a[0], b[0]).p_value for a, b in zip(ours, theirs, strict=True)]
+    p_values = [mcnemar_test(a[0], b[0]).p_value for a, b in zip(ours, theirs, strict=True)]
     assert np.mean(np.array(p_values) <= 0.05) <= 0.05 + within(SIMULATIONS, 0.05)
 
 
 def test_pairing_finds_what_two_samples_do_not() -> None:
     world = World(1, 80, repeats=3, liking=0.4)
     ours, theirs = (side[:, 0] for side in world.accuracies((0.4, 0.0), SIMULATIONS, seed=7))
-    paired = np.mean([sign_flip([d], samples=400) <= 0.05 for d in ours - theirs])
+    paired = np.mean([sign_flip_test([d], samples=400) <= 0.05 for d in ours - theirs])
     errors = np.sqrt((ours.var(axis=1, ddof=1) + theirs.var(axis=1, ddof=1)) / world.questions)
     unpaired = np.mean(np.abs(ours.mean(axis=1) - theirs.mean(axis=1)) >= 1.96 * errors)
     assert paired > unpaired + 0.2
@@ -93,7 +93,7 @@ def test_pairing_finds_what_two_samples_do_not() -> None:
 def test_at_the_detectable_difference_the_power_is_the_stated_one(
     benchmarks: int, questions: int, discordance: float
 ) -> None:
-    difference = detectable_paired([Stratum(questions, discordance)] * benchmarks, alpha=0.05, power=0.8)
+    difference = detectable_difference([Stratum(questions, discordance)] * benchmarks, alpha=0.05, power=0.8)
     gain, loss = (discordance + difference) / 2, (discordance - difference) / 2
     rng = np.random.default_rng(8)
     drawn = rng.multinomial(questions, [gain, loss, 1 - discordance], (SIMULATIONS, benchmarks))
@@ -102,7 +102,7 @@ def test_at_the_detectable_difference_the_power_is_the_stated_one(
     # A normal approximation of counts, within two points of chance.
     assert np.mean(found) == pytest.approx(0.8, abs=within(SIMULATIONS, 0.8) + 0.02)
     values = np.array([1.0, -1.0, 0.0])
-    exact = [sign_flip([np.repeat(values, counts) for counts in one], samples=400) <= 0.05 for one in drawn]
+    exact = [sign_flip_test([np.repeat(values, counts) for counts in one], samples=400) <= 0.05 for one in drawn]
     assert 0.7 < np.mean(exact) < np.mean(found) + 0.02, "an exact test of counts is somewhat more careful"
 
 
@@ -114,7 +114,7 @@ def test_holm_keeps_the_chance_of_any_false_claim() -> None:
     from scipy.stats import norm
 
     p_values = 2 * norm.sf(np.abs(z))
-    adjusted = np.array([holm(p) for p in p_values])
+    adjusted = np.array([adjust_holm(p) for p in p_values])
     assert np.mean((p_values[:, 4:] <= 0.05).any(axis=1)) > 0.25, "unadjusted, one claim in four tables is false"
     assert np.mean((adjusted[:, 4:] <= 0.05).any(axis=1)) <= 0.05 + within(MANY, 0.05)
     bonferroni = np.mean(p_values[:, :4] * 14 <= 0.05)
@@ -130,7 +130,7 @@ def test_a_table_of_equal_systems_claims_nothing_more_often_than_stated() -> Non
             f"system {i}": {f"b{k}": {str(q): float(v) for q, v in enumerate(side[table, k])} for k in range(3)}
             for i, side in enumerate(sides)
         }
-        rows = contrasts(systems, "system 0", samples=300)
+        rows = compute_contrasts(systems, "system 0", samples=300)
         false_means += any(row.p_adjusted <= 0.05 for row in rows if row.benchmark == OVERALL)
         false_benchmarks += any(row.p_adjusted <= 0.05 for row in rows if row.benchmark != OVERALL)
     assert max(false_means, false_benchmarks) / tables <= 0.05 + within(tables, 0.05)

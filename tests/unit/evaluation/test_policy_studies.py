@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ops.benchmarks.problem_files import read_evaluation_questions, write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Evaluation, Execution, Pool, Price, Prompting, Recipe, RoundLimits, Setup, Vote, Worker
-from ops.config.studies import AS_IT_IS, Samples
+from ops.config.studies import UNCHANGED, Samples
 from ops.core.errors import DataError, PodiumError
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
@@ -48,7 +48,7 @@ from ops.evaluation.study import (
 from ops.precaching.precache import write_responses
 from ops.quality.gold import format_gold_response
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
-from ops.results.table import records, save_rows
+from ops.results.table import iterate_records, save_rows
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.studies import policies
 from ops.stages.studies.policies import read_untaught_problems
@@ -302,7 +302,7 @@ def test_an_experiment_is_run_once_and_then_calls_no_worker(scored: Scored, monk
     client = Table()
     found = scored.run("one_worker", client)
     assert [row[0] for row in found.summary.rows] == [
-        AS_IT_IS, "all to ada", "all to bob", "all to cid (the best alone, by the mix)",
+        UNCHANGED, "all to ada", "all to bob", "all to cid (the best alone, by the mix)",
     ]  # fmt: skip
     changed_share = found.summary.head.index("changed, %")
     assert [row[changed_share] for row in found.summary.rows] == ["", "100", "0", "100"]
@@ -407,7 +407,7 @@ def test_a_second_round_replaces_answers_whose_form_is_mostly_wrong() -> None:
             for key, each in asked.items()
         }
         arm = make_second_round_arm(asked, drawn, "one")
-        return fmean(row.correct for row in records(arm.rows)), arm.extra_columns["replaced, %"]
+        return fmean(row.correct for row in iterate_records(arm.rows)), arm.extra_columns["replaced, %"]
 
     assert share("I guess 3", "The sum is 4") == (1.0, 50.0)
     assert share("The sum is 3", "The sum is 4") == (0.5, 0.0), "the form says nothing"

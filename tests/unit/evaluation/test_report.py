@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.precaching.profiles import Score
 from ops.results import leaderboard as report
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.reach import Reach, reach
+from ops.results.reach import Reach, compute_reach
 from ops.results.statistics import MeanEstimate
-from ops.results.summary import summarize, worker_counts
-from ops.spending.books import usd
+from ops.results.summary import count_worker_steps, summarize
+from ops.spending.books import format_usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -38,7 +38,7 @@ def rows(benchmark: str, right: int, n: int, **changes: object) -> list[OutcomeR
 def board() -> report.Leaderboard:
     conductor = rows("gpqa_diamond", 6, 10) + rows("mmlu", 9, 10) + rows("math500", 8, 10)
     best = rows("mmlu", 4, 10, workers=("b",), steps=1) + rows("math500", 2, 10, workers=("b",), steps=1)
-    return report.leaderboard(
+    return report.build_leaderboard(
         conductor,
         {
             "best worker (b)": summarize(best),
@@ -51,7 +51,7 @@ def board() -> report.Leaderboard:
 
 def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> None:
     out = StringIO()
-    Console(file=out, width=80).print(report.leaderboard_table(board))
+    Console(file=out, width=80).print(report.build_leaderboard_table(board))
     shown = out.getvalue()
     for expected in ("90.0", "59.6 … 98.2", "50.0 ± 16.7", "23.7 … 76.3", "cold start", "120 $0.00040", "p95 1.00 s"):
         assert expected in shown
@@ -60,7 +60,7 @@ def test_the_table_shows_every_number_and_no_text(board: report.Leaderboard) -> 
 
 def test_the_first_screen_has_a_row_for_each_system_and_fits_80_columns(board: report.Leaderboard) -> None:
     out = StringIO()
-    Console(file=out, width=80).print(report.systems_table(board))
+    Console(file=out, width=80).print(report.build_systems_table(board))
     head, *lines = out.getvalue().splitlines()
     assert head.split("  ")[0] == "system"
     assert [line.partition("  ")[0] for line in lines] == [
@@ -75,14 +75,14 @@ def test_benchmarks_come_in_the_recipes_order(board: report.Leaderboard) -> None
 
 
 def test_means_weigh_benchmarks_alike(board: report.Leaderboard) -> None:
-    mean = board.mean("Conductor", ["math500", "mmlu"])
+    mean = board.mean_accuracy("Conductor", ["math500", "mmlu"])
     assert mean.mean == pytest.approx(0.85)
     assert mean.standard_error == pytest.approx(math.hypot(0.4 / 3, 0.1) / 2)
-    assert math.isnan(board.mean("oracle", ["gpqa_diamond"]).mean)
+    assert math.isnan(board.mean_accuracy("oracle", ["gpqa_diamond"]).mean)
 
 
 def test_tables_show_accuracies_with_their_errors_and_the_shape_of_the_workflows(board: report.Leaderboard) -> None:
-    tables = report.tables(board)
+    tables = report.build_tables(board)
     accuracies = tables["accuracy_in_percent"]
     assert accuracies.head == ["benchmark", "n", *board.systems]
     mean = next(row for row in accuracies.rows if row[0] == "in-domain mean")
@@ -102,7 +102,9 @@ def test_tables_show_accuracies_with_their_errors_and_the_shape_of_the_workflows
 
 def test_a_system_that_wrote_no_workflow_has_no_mean_of_them() -> None:
     silent = rows("mmlu", 0, 4, workers=(), steps=0, format_ok=False)
-    assert report.tables(report.leaderboard(silent, {}))["workflows"].rows == [["Conductor", "–", "0.0%", "–", 0]]
+    assert report.build_tables(report.build_leaderboard(silent, {}))["workflows"].rows == [
+        ["Conductor", "–", "0.0%", "–", 0]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_a_system_that_wrote_no_workflow_has_no_mean_of_them() -> None:
     [(0, "$0"), (1.234, "$1.23"), (0.0238, "$0.024"), (0.000123, "$0.00012"), (math.nan, "–")],
 )
 def test_money_stays_readable(amount: float, shown: str) -> None:
-    assert usd(amount) == shown
+    assert format_usd(amount) == shown
 
 
 @pytest.mark.parametrize(
@@ -122,39 +124,43 @@ def test_money_stays_readable(amount: float, shown: str) -> None:
 )  # fmt: skip
 def test_no_accuracy_is_shown_without_its_uncertainty(right: int, n: int, shown: str) -> None:
     found = summarize(rows("mmlu", right, n))["mmlu"].accuracy
-    assert report.percent(found) == shown
-    assert report.percent(report.of_score(Score(n, found.mean, 0.0 if n == 1 else found.standard_error))) == shown
-    assert report.spread(found).low < report.spread(found).high
+    assert report.format_accuracy(found) == shown
+    assert (
+        report.format_accuracy(report.estimate_of_score(Score(n, found.mean, 0.0 if n == 1 else found.standard_error)))
+        == shown
+    )
+    assert report.error_bar_of(found).low < report.error_bar_of(found).high
 
 
 def test_an_error_that_cannot_be_known_is_not_shown() -> None:
-    assert report.percent(MeanEstimate(1.0, math.nan, 1)) == "100.0"
-    assert report.percent(MeanEstimate(math.nan, math.nan, 0)) == "–"
+    assert report.format_accuracy(MeanEstimate(1.0, math.nan, 1)) == "100.0"
+    assert report.format_accuracy(MeanEstimate(math.nan, math.nan, 0)) == "–"
 
 
 def test_worker_counts() -> None:
-    counts = worker_counts(rows("mmlu", 1, 3) + rows("mmlu", 0, 1, workers=(), domain="code"))
+    counts = count_worker_steps(rows("mmlu", 1, 3) + rows("mmlu", 0, 1, workers=(), domain="code"))
     assert counts == {"math": {"a": 3, "b": 3}}
 
 
 def test_pictures_are_pngs(board: report.Leaderboard) -> None:
-    curve = report.reward_curve(range(10), [0.1 * i for i in range(10)])
+    curve = report.chart_reward(range(10), [0.1 * i for i in range(10)])
     charts = (
-        curve, report.accuracy_by_benchmark(board), report.worker_use(rows("mmlu", 1, 3)), report.worker_use([])
+        curve, report.chart_accuracy_by_benchmark(board), report.chart_worker_use(rows("mmlu", 1, 3)),
+        report.chart_worker_use([]),
     )  # fmt: skip
-    pictures = [png(chart) for chart in charts]
+    pictures = [render_png(chart) for chart in charts]
     assert all(picture.startswith(PNG) and len(picture) > 2000 for picture in pictures)
     assert len(set(pictures)) == 4
 
 
 def test_strategies_of_every_system_and_of_the_first_on_each_benchmark() -> None:
     fan_in, chain = {"shape": "aggregate", "pattern": "0 1 2<0,1"}, {"shape": "verify_last", "pattern": "0 1<0"}
-    board = report.leaderboard(
+    board = report.build_leaderboard(
         rows("mmlu", 1, 6, **chain) + rows("math500", 1, 2, **fan_in) + rows("math500", 1, 2, format_ok=False),
         {"best worker (b)": summarize(rows("mmlu", 1, 3))},
         cold_start=rows("mmlu", 1, 4, **fan_in),
     )
-    strategies = report.tables(board)["strategies"]
+    strategies = report.build_tables(board)["strategies"]
     assert strategies.head == ["strategy", "verify last", "aggregate", "patterns", "diversity (bits)"]
     assert strategies.rows == [
         ["Conductor", "75%", "25%", 2, 0.81],
@@ -165,15 +171,15 @@ def test_strategies_of_every_system_and_of_the_first_on_each_benchmark() -> None
 
 
 def test_systems_that_write_no_workflows_have_no_strategy(board: report.Leaderboard) -> None:
-    assert report.tables(board)["strategies"].rows == []
+    assert report.build_tables(board)["strategies"].rows == []
 
 
 def test_strategies_by_step_are_a_picture() -> None:
     lines = [{"step": i, "shape/chain": 1 - i / 20, "shape/single": i / 20, "diversity": 3 - i / 9} for i in range(20)]
-    picture = png(report.strategy_curve(lines))
+    picture = render_png(report.chart_strategies(lines))
     assert picture.startswith(PNG) and len(picture) > 5000
-    assert png(report.strategy_curve(lines[:10])) != picture
-    assert png(report.strategy_curve([{"step": 1}])).startswith(PNG)
+    assert render_png(report.chart_strategies(lines[:10])) != picture
+    assert render_png(report.chart_strategies([{"step": 1}])).startswith(PNG)
 
 
 # ── reach ─────────────────────────────────────────────────────────────────────
@@ -184,7 +190,7 @@ def of(problem: int, correct: bool, **changes: object) -> list[OutcomeRow]:
 
 
 def measured(*given: Any) -> Reach:
-    made = reach(*given)
+    made = compute_reach(*given)
     assert made is not None
     return made
 
@@ -220,6 +226,6 @@ def test_no_example_quotes_a_confidential_benchmark() -> None:
 
 
 def test_nothing_scored_has_no_reach_and_a_stored_one_comes_back() -> None:
-    assert reach(rows("mmlu", 1, 2), (), (), ["rlpr"]) is None
+    assert compute_reach(rows("mmlu", 1, 2), (), (), ["rlpr"]) is None
     made = measured(rows("mmlu", 1, 2, shape="tree"), (), (), ["mmlu"])
-    assert Reach.stored(json.loads(json.dumps(asdict(made)))) == made
+    assert Reach.from_json(json.loads(json.dumps(asdict(made)))) == made

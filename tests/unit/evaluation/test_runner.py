@@ -259,7 +259,7 @@ def test_all_unscorable_gives_no_number() -> None:
 
 
 def test_rows_survive_the_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "PART", 2)
+    monkeypatch.setattr(table, "ROWS_PER_PART", 2)
     rows = run(Fixed(TOGETHER, "no"), problems(5))
     file = tmp_path / "deep" / "rows.parquet"
     save_rows(list(reversed(rows)), file)

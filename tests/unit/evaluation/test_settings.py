@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from ops.benchmarks.problem_files import read_evaluation_questions, read_test_questions
-from ops.config import Evaluation, Pool, Price, Recipe, Setup, Vote, Worker, asked_alike, load_recipe
+from ops.config import Evaluation, Pool, Price, Recipe, Setup, Vote, Worker, group_by_setup, load_recipe
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
@@ -41,8 +41,8 @@ def asking(**evaluation: object) -> Recipe:
 
 def test_a_benchmarks_own_settings_override_the_general_ones() -> None:
     settings = Evaluation.model_validate({"repeats": 3, "questions": 50, "benchmarks": {"aime25": {"repeats": 16}}})
-    assert (settings.of("aime25").repeats, settings.of("aime25").most_questions) == (16, 50)
-    assert (settings.of("math500").repeats, settings.of("math500").most_questions) == (3, 50)
+    assert (settings.for_benchmark("aime25").repeats, settings.for_benchmark("aime25").max_questions) == (16, 50)
+    assert (settings.for_benchmark("math500").repeats, settings.for_benchmark("math500").max_questions) == (3, 50)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_benchmarks_own_settings_override_the_general_ones() -> None:
 def test_a_target_error_asks_for_what_right_or_wrong_needs_at_worst(
     target: float | None, cap: int | None, most: int | None
 ) -> None:
-    assert Evaluation(target_error=target, questions=cap).most_questions == most
+    assert Evaluation(target_error=target, questions=cap).max_questions == most
 
 
 def test_a_vote_that_cannot_end_is_refused_and_agreement_is_more_than_half_unless_it_is_given() -> None:
-    assert [Vote(workflows=count).enough for count in (1, 2, 3, 4, 5)] == [1, 2, 2, 3, 3]
-    assert Vote(workflows=8, agree=2).enough == 2
+    assert [Vote(workflows=count).needed_votes for count in (1, 2, 3, 4, 5)] == [1, 2, 2, 3, 3]
+    assert Vote(workflows=8, agree=2).needed_votes == 2
     for wrong in ({"workflows": 2, "agree": 3}, {"workflows": 0}, {"workflows": 65}, {"workflows": 3, "agree": 0}):
         with pytest.raises(ValidationError):
             Vote.model_validate(wrong)
@@ -93,10 +93,10 @@ def test_fewer_questions_are_some_of_more_and_training_still_avoids_all(tmp_path
 def test_another_pool_is_asked_on_a_benchmark_and_its_scores_are_others() -> None:
     recipe = asking(benchmarks={"aime25": {"pool": "long", "repeats": 2}})
     setup = Setup(Workspace(Path("/nowhere")), recipe, SHORT, {"long": LONG})
-    assert setup.asked_on("math500").pool is SHORT and setup.asked_on("aime25").pool is LONG
-    groups = [(asked.pool.name, names) for asked, names in asked_alike(setup, ["math500", "aime25", "rlpr"])]
+    assert setup.for_benchmark("math500").pool is SHORT and setup.for_benchmark("aime25").pool is LONG
+    groups = [(asked.pool.name, names) for asked, names in group_by_setup(setup, ["math500", "aime25", "rlpr"])]
     assert groups == [("short", ["math500", "rlpr"]), ("long", ["aime25"])]
-    mathematics, aime = (scores_key(setup.asked_on(name), Path("p"), []) for name in ("math500", "aime25"))
+    mathematics, aime = (scores_key(setup.for_benchmark(name), Path("p"), []) for name in ("math500", "aime25"))
     assert mathematics == scores_key(replace(setup, recipe=RECIPE), Path("p"), [])
     assert mathematics["pool"] != aime["pool"] and mathematics["settings"] != aime["settings"]
 
@@ -112,7 +112,7 @@ def test_the_unconstrained_recipe_finds_the_policies_of_paper() -> None:
     assert unconstrained.policy_name == paper.policy_name == "paper"
     pools = load_evaluation_pools(CONFIG, unconstrained, load_pool(CONFIG, unconstrained.pool))
     setup = Setup(Workspace(Path("/nowhere")), unconstrained, load_pool(CONFIG, "paper"), pools)
-    efforts = [setup.asked_on(name).pool.worker("gpt-5").reasoning_effort for name in ("aime25", "bigcodebench")]
+    efforts = [setup.for_benchmark(name).pool.worker("gpt-5").reasoning_effort for name in ("aime25", "bigcodebench")]
     assert (setup.pool.worker("gpt-5").reasoning_effort, *efforts) == ("minimal", "high", "medium")
 
 

@@ -11,7 +11,7 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import StudyInputs
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.table import records
+from ops.results.table import iterate_records
 from ops.stages.study_context import StudyContext, find_finished_run, make_rows_once, train_on_subsets, train_policy
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult
@@ -45,9 +45,13 @@ def test_rows_are_made_once_and_those_of_unreachable_workers_again(setup: Setup)
         calls.append(unscorable)
         return [row(unscorable)]
 
-    assert [each.unscorable for each in records(make_rows_once(setup, "parts", ORIGIN, lambda: make(True)))] == [True]
-    assert [each.unscorable for each in records(make_rows_once(setup, "parts", ORIGIN, lambda: make(False)))] == [False]
-    assert list(records(make_rows_once(setup, "parts", ORIGIN, lambda: make(True)))) == [row(False)]
+    assert [
+        each.unscorable for each in iterate_records(make_rows_once(setup, "parts", ORIGIN, lambda: make(True)))
+    ] == [True]
+    assert [
+        each.unscorable for each in iterate_records(make_rows_once(setup, "parts", ORIGIN, lambda: make(False)))
+    ] == [False]
+    assert list(iterate_records(make_rows_once(setup, "parts", ORIGIN, lambda: make(True)))) == [row(False)]
     assert calls == [True, False]
     make_rows_once(setup, "parts", ORIGIN | {"pool": "c"}, lambda: make(False))
     assert len(calls) == 3

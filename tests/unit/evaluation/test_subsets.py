@@ -15,8 +15,8 @@ from ops.core.usage import Usage
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
-from ops.results.summary import Pairs, accuracy, by_question
-from ops.results.table import joined
+from ops.results.summary import PairedQuestions, average_by_question, mean_accuracy
+from ops.results.table import concatenate_rows
 from ops.stages.studies.subsets import add_worker, draw_subsets, list_named_subsets
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Workflow
@@ -122,7 +122,7 @@ def test_a_new_worker_gets_the_next_ordinal_and_a_card_if_the_others_have_one() 
 def test_workers_alone_are_what_a_part_is_held_against() -> None:
     methods = [Method.static(Workflow.single(ordinal)) for ordinal in range(len(NAMES))]
     alone = [asyncio.run(evaluate_method(method, PROBLEMS, team(), Evaluation())) for method in methods]
-    assert [accuracy(by_question(rows), ["math500"]).mean for rows in alone] == [1.0, 0.0, 0.0, 0.0]
+    assert [mean_accuracy(average_by_question(rows), ["math500"]).mean for rows in alone] == [1.0, 0.0, 0.0, 0.0]
 
 
 def row(benchmark: str, problem: str, correct: int, *, unscorable: bool = False) -> OutcomeRow:
@@ -138,9 +138,9 @@ def test_parts_are_repeats_of_a_question_and_differences_are_paired() -> None:
         [row("a", "1", 0), row("a", "2", 1), row("b", "1", 0), row("b", "2", 1, unscorable=True)],
     ]
     theirs = [[row("a", "1", 0), row("a", "2", 1), row("b", "1", 1), row("b", "3", 1)]]
-    mine = by_question(joined(ours))
-    assert accuracy(mine, names).mean == pytest.approx((0.75 + 0.5) / 2)
-    assert accuracy(mine, names).n == 4
-    gained = Pairs(mine, by_question(joined(theirs))).difference(names)
+    mine = average_by_question(concatenate_rows(ours))
+    assert mean_accuracy(mine, names).mean == pytest.approx((0.75 + 0.5) / 2)
+    assert mean_accuracy(mine, names).n == 4
+    gained = PairedQuestions(mine, average_by_question(concatenate_rows(theirs))).difference(names)
     assert gained.mean == pytest.approx((0.25 - 1.0) / 2)  # a: +0.5 and 0; b: -1, its other questions have no pair
     assert gained.n == 3

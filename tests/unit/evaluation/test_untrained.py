@@ -34,7 +34,7 @@ FINE = {"prompting": {"access": "fine_grained"}}
 
 
 def recipe(policy: dict[str, Any], **more: Any) -> Recipe:
-    return Recipe.of_file({"name": "r", "pool": "two", "benchmarks": {}, "policy": policy} | more)
+    return Recipe.from_file_values({"name": "r", "pool": "two", "benchmarks": {}, "policy": policy} | more)
 
 
 @pytest.mark.parametrize(("policy", "more", "said"), [
@@ -68,8 +68,8 @@ def test_a_worker_that_the_pool_lacks_is_refused_by_name(policy: dict[str, Any],
 
 
 def test_which_recipes_train() -> None:
-    assert [recipe(each, **FINE).trains for each in (PROMPTED, STATIC)] == [False, False]
-    assert recipe({"kind": "pretrained", "model": "m"}).trains
+    assert [recipe(each, **FINE).is_trained for each in (PROMPTED, STATIC)] == [False, False]
+    assert recipe({"kind": "pretrained", "model": "m"}).is_trained
 
 
 def card(policy: UntrainedPolicy) -> PolicyCard:
@@ -85,7 +85,7 @@ def stored(folder: Path, policy: UntrainedPolicy) -> PolicyCard:
 
 
 def test_a_static_policy_writes_its_workflow_with_the_cards_ordinals(tmp_path: Path) -> None:
-    stored(tmp_path, StaticPolicy.of_file(STATIC))
+    stored(tmp_path, StaticPolicy.from_file_values(STATIC))
     conductor = load_conductor(tmp_path, Workspace(tmp_path))
     assert isinstance(conductor, StaticConductor)
     text = Workflow((Step(0, SOLVE_SUBTASK), Step(0, "Check it.", (0,)))).render()

@@ -22,7 +22,7 @@ from ops.grading import configure, find_available_isolation, grade, grade_many, 
 from ops.grading.graders import function
 from ops.grading.graders.judge import UNREADABLE_REPLY, compute_mark_code
 from ops.precaching.precache import precache_worker, write_responses
-from ops.results.table import of_responses, records
+from ops.results.table import iterate_records, response_rows_as_scores
 from ops.workflow.grammar import Workflow
 from ops.workflow.judging import grade_answers
 from ops.workflow.team import Team
@@ -352,7 +352,7 @@ def test_a_judges_cost_is_in_the_row_but_not_in_the_answers_price(tmp_path: Path
     assert (response.score, response.response.text) == (1.0, "4")
     write_responses([response], tmp_path / "solver.parquet")
     [stored] = load_responses(tmp_path)
-    [alone] = records(of_responses([stored]))
+    [alone] = iterate_records(response_rows_as_scores([stored]))
     assert (alone.cost_usd, alone.grading_usd) == (0.001, 0.001), "of a worker alone too"
 
 

@@ -21,8 +21,8 @@ from ops.grading import configure, find_available_isolation, grade, grade_many, 
 from ops.grading.graders import code
 from ops.grading.isolation import Libraries
 from ops.store import Kind
-from ops.store.admin import verify
-from ops.store.entries import checksum
+from ops.store.admin import verify_entries
+from ops.store.entries import compute_checksum
 from ops.store.sqlite_file import SqliteBackend
 from tests.builders import fenced, make_code_problem, make_problem, make_unit_test
 
@@ -206,7 +206,9 @@ NO_VERDICTS = ("[0.5, 'half', null]", "[1.0, 5, null]", "[1.0]", "{}", '[0.0, "n
 def test_a_row_that_is_damaged_or_no_verdict_is_replaced(damage: str, store: Path, graded: Graded) -> None:
     first, _ = graded(WRONG)
     with sqlite3.connect(store) as connection:
-        connection.create_function("proper_checksum", 2, lambda key, text: checksum(Kind.VERDICT, key, text.encode()))
+        connection.create_function(
+            "proper_checksum", 2, lambda key, text: compute_checksum(Kind.VERDICT, key, text.encode())
+        )
         connection.execute(f"UPDATE entries SET {damage}", {"text": damage.partition(" -- ")[2]})
     assert graded(WRONG) == (first, 1)
     assert graded(WRONG) == (first, 0)
@@ -233,7 +235,7 @@ def test_a_file_that_is_no_database_is_repaired_by_a_person(store: Path, graded:
     configure(ROOT, find_available_isolation(), verdicts=store.parent)
     with pytest.raises(DataError, match="podium cache verify --repair"):
         graded(RIGHT)
-    verify(SqliteBackend(store.parent), repair=True)
+    verify_entries(SqliteBackend(store.parent), repair=True)
     assert [graded(RIGHT)[1], graded(RIGHT)[1]] == [1, 0]
 
 
@@ -254,7 +256,7 @@ def test_no_text_of_hidden_tests_and_no_program_is_in_the_file(
     again, ran = graded(RIGHT, problem)
     assert (again.score, again.extracted, ran) == (0.0, first.extracted, 0)
     assert first.failed is not None and again.failed is not None
-    assert again.failed.which == first.failed.which
+    assert again.failed.label == first.failed.label
     assert SECRET not in again.reason
     [kept] = map(str, rows(store))
     assert SECRET not in kept and "return" not in kept

@@ -72,14 +72,14 @@ def versions() -> dict[str, str]:
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package `ops`."""
     folder = tmp_path_factory.mktemp("copied") / "ops"
-    return Path(shutil.copytree(code_version.SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(shutil.copytree(code_version.PACKAGE_FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__")))
 
 
 @pytest.fixture
 def source(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The copy, of which versions are computed instead; what a test writes into it is taken back."""
     before = {file: file.read_bytes() for file in copied.rglob("*.py")}
-    monkeypatch.setattr(code_version, "SOURCE", copied)
+    monkeypatch.setattr(code_version, "PACKAGE_FOLDER", copied)
     yield copied
     for file, content in before.items():
         if file.read_bytes() != content:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ops.config import Pool, Recipe, Setup, Worker, load_pool, load_recipe
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.machine import Gpu, Machine, parse_gpus
 from ops.planning.recipe_plan import RecipePlan, make_plan
@@ -54,7 +54,7 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sound:
     """The paper's recipe with its requirements met; no file of the project or of this machine is used."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_TOKEN", "of a test")
-    config = resources() / "config"
+    config = resources_folder() / "config"
     recipe, pool = load_recipe(config, "paper"), load_pool(config, "paper")
     alive = tuple(_alive(worker) for worker in pool.workers)
     for worker in alive:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ops.config import Recipe, Setup, load_pool, load_recipe
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.machine import Machine, parse_gpus
 from ops.planning.plan_text import format_plan
@@ -22,7 +22,7 @@ HERE = Machine((), 24.0, 100.0, has_bubblewrap=True, cores=2)
 @pytest.fixture
 def plan(tmp_path: Path) -> RecipePlan:
     """Plan the recipe `smollm2` on two cores without stored results."""
-    config = resources() / "config"
+    config = resources_folder() / "config"
     recipe = load_recipe(config, "smollm2")
     return make_plan(Setup(Workspace(tmp_path), recipe, load_pool(config, recipe.pool)), HERE)
 
@@ -91,7 +91,7 @@ def test_a_cold_start_that_does_not_fit_is_refused_with_what_would(plan: RecipeP
 
 
 def test_a_scratch_policy_has_no_such_line_and_no_such_hours(plan: RecipePlan) -> None:
-    config = resources() / "config"
+    config = resources_folder() / "config"
     quick = load_recipe(config, "quickstart")
     scratch = make_plan(replace(plan.setup, recipe=quick), HERE)
     assert scratch.cold_start_gib is None

@@ -13,7 +13,7 @@ import yaml
 
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Pool, Recipe, Setup, load_pool, load_recipe
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
@@ -44,7 +44,7 @@ from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
 from tests.unit.planning.conftest import MACHINE, NOTHING, Sound
 
-CONFIG = resources() / "config"
+CONFIG = resources_folder() / "config"
 PUBLISHED_USD = 0.0238
 """USD per question of the paper's Conductor with its constrained workers: three steps in the mean."""
 KNOWN = TokenLengths(question=100.0, prompt=500.0, longest_prompt=900, is_measured=True)
@@ -336,7 +336,7 @@ def test_the_embedded_workers_cost_the_planned_amount() -> None:
         else:
             answer = respond(worker.name, messages, sample=0, temperature=worker.temperature or 1.0).text
         assert worker.price is not None
-        spent += worker.price.usd(
+        spent += worker.price.compute_usd(
             Usage(sum(count_tokens(message["content"]) for message in messages), count_tokens(answer))
         )
     cost = StageEstimator(setup, estimate_lengths(setup), {}, MeasuredUsage()).estimate_precaching()
@@ -378,7 +378,7 @@ def test_every_recipe_is_priced_from_low_to_high(name: str) -> None:
     assert every[-1].usd.high == pytest.approx(sum(stage.usd.high for stage in plan.stages))
     names = {stage.name for stage in plan.stages}
     assert names >= {"precaching", "evaluation"}
-    assert ("training" in names) == plan.recipe.trains
+    assert ("training" in names) == plan.recipe.is_trained
     assert len(names & {"every worker alone", "best worker alone", "baselines"}) == 1
     assert training_benchmarks(plan.recipe.benchmarks)
 

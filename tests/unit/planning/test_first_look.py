@@ -16,7 +16,7 @@ import yaml
 from assets.resources import Podium
 from ops.config import Setup, Snapshot
 from ops.core.errors import ConfigError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.estimate import add_costs
 from ops.planning.recipe_plan import make_plan
@@ -26,7 +26,7 @@ from pipelines.first_look import agree_to_leave_out, write_recipe
 from tests.command import podium
 from tests.unit.planning.conftest import NOTHING
 
-CONFIG = resources() / "config"
+CONFIG = resources_folder() / "config"
 ONE_KEY = {
     "openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY",
     "deepinfra": "DEEPINFRA_API_KEY",
@@ -195,7 +195,7 @@ def test_a_limit_below_every_price_is_refused(tmp_path: Path) -> None:
 def test_the_pool_of_a_recipe_is_replaced_by_an_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert podium("plan", "first-look", "--pool", "gemini") == 0
     assert "gemini-3.8-flash writes each workflow" in capsys.readouterr().out
-    taken = Snapshot.take(CONFIG, "first-look@gemini", None, "commit")
+    taken = Snapshot.capture(CONFIG, "first-look@gemini", None, "commit")
     assert (taken.recipe_file, taken.recipe.pool, taken.pool.name) == ("first-look@gemini", "gemini", "gemini")
     assert podium("plan", "first-look", "--pool", "nothing") == 1
     assert "nothing.yaml: does not exist. Files there: anthropic, deepinfra, frontier" in capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_a_router_over_answers_that_are_there_costs_nothing_more() -> None:
 
 
 def test_a_repeated_run_has_the_same_pool() -> None:
-    asked = Snapshot.take(CONFIG, "first-look@gemini", 7, "commit")
+    asked = Snapshot.capture(CONFIG, "first-look@gemini", 7, "commit")
     again = Podium(root=str(CONFIG.parent), recipe="quickstart").repeating(asked)
     assert (again.recipe, again.pool, again.seed) == ("first-look", "gemini", 7)
     assert again.snapshot().recipe_file == "first-look@gemini"

@@ -13,7 +13,7 @@ import pytest
 from ops.benchmarks.registry import training_benchmarks
 from ops.conductor.policy import count_chat_tokens
 from ops.config import Recipe, RoundLimits, ScratchPolicy, Setup
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
@@ -43,7 +43,7 @@ ROUNDS: dict[str, Any] = {"recursive": {"steps": 20}}
 
 
 def setup(**changes: Any) -> Setup:
-    read_ = Setup.read(Workspace(resources()), "recursive")
+    read_ = Setup.read(Workspace(resources_folder()), "recursive")
     return replace(read_, recipe=Recipe.model_validate(read_.recipe.model_dump() | changes))
 
 

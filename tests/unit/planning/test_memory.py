@@ -14,7 +14,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from trl.kernels import chunked_logprob
 from trl.trainer import utils as trl_utils
 
-from ops.config import load
+from ops.config import load_settings
 from ops.core.workspace import Workspace
 from ops.planning.memory import (
     CUDA_CONTEXT_GIB,
@@ -48,14 +48,14 @@ SHAPES = {
     "wide": ModelShape(hidden=64, intermediate=344, layers=3, heads=4, kv_heads=2, vocabulary=96, qkv_bias=True),
     "deep": ModelShape(hidden=96, intermediate=256, layers=6, heads=6, kv_heads=6, vocabulary=96, qkv_bias=True),
 }
-BIG = load(ModelShapes, CONFIG / MODELS_FILE).models["Qwen/Qwen2.5-7B"]
+BIG = load_settings(ModelShapes, CONFIG / MODELS_FILE).models["Qwen/Qwen2.5-7B"]
 PAPER = Workload(
     BIG, "bfloat16", TrainingEngine(zero=3, ranks=2), micro_batch=4, rollouts_per_rank=128, prompt_tokens=2000,
     completion_tokens=1024, checkpointing=True, vllm=VllmEngine(0.3),
 )  # fmt: skip
 
 
-QWEN_3B = load(ModelShapes, CONFIG / MODELS_FILE).models["Qwen/Qwen2.5-3B"]
+QWEN_3B = load_settings(ModelShapes, CONFIG / MODELS_FILE).models["Qwen/Qwen2.5-3B"]
 QWEN_1_5B = ModelShape(
     hidden=1536, intermediate=8960, layers=28, heads=12, kv_heads=2, vocabulary=151_936, tied=True, qkv_bias=True
 )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ops.config import Price, Recipe, Setup, Worker, load_pool, load_recipe
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.planning.machine import Machine
@@ -25,7 +25,7 @@ from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import find_missing
 from ops.planning.retirement import is_unlisted, retirement_date
 from ops.spending.ledger import Bill, Ledger
-from ops.workers.litellm_private import models
+from ops.workers.litellm_private import read_model_table
 from tests.unit.planning.conftest import MACHINE, NOTHING, TODAY, Sound
 
 HUB = ("math500", "mmlu", "rlpr", "livecodebench", "aime25", "gpqa_diamond", "bigcodebench")
@@ -265,7 +265,7 @@ def test_an_announced_price_is_named_before_its_day(paper: Sound, days: int, is_
 
 def test_prompts_at_hand_that_do_not_fit_are_counted_before_anything_is_paid(tmp_path: Path) -> None:
     """Rows of the recipe's files, before and after they are loaded; the quickstart's policy reads 384 tokens."""
-    config = resources() / "config"
+    config = resources_folder() / "config"
     rows = [{"id": str(n), "question": f"{'word ' * (400 if n < 2 else 4)}{n}?", "answer": str(n)} for n in range(5)]
     for name in ("train.jsonl", "test.jsonl"):
         (tmp_path / name).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
@@ -304,7 +304,7 @@ def test_a_retired_model_is_refused_and_one_that_soon_is_is_named(
 def test_litellms_map_says_when_a_model_ends() -> None:
     dated = {
         name: entry["deprecation_date"]
-        for name, entry in models().items()
+        for name, entry in read_model_table().items()
         if entry.get("deprecation_date") and name.startswith("gemini/")
     }
     assert dated, "LiteLLM's map carries no dates any more"
@@ -315,7 +315,7 @@ def test_litellms_map_says_when_a_model_ends() -> None:
 
 def test_another_providers_date_is_not_this_ones() -> None:
     """The name without a provider is Vertex's there."""
-    assert models()["gemini-2.5-pro"].get("deprecation_date")
+    assert read_model_table()["gemini-2.5-pro"].get("deprecation_date")
     assert retirement_date(Worker(name="w", model="gemini/gemini-2.5-pro")) is None
 
 

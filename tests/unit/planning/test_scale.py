@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from ops.config import Pool, Price, Setup, load_pool, load_recipe
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.grading.hidden_tests import hidden_tests_folder
 from ops.planning.estimate import Cost, add_costs
@@ -26,7 +26,7 @@ from ops.planning.memory import PHASES, Phase
 from ops.planning.recipe_plan import RecipePlan, make_plan
 from ops.planning.requirements import find_missing
 
-CONFIG = resources() / "config"
+CONFIG = resources_folder() / "config"
 GIB = 2**30
 CLOSE = 0.03
 """Tolerance of memory: the plan also counts norms, masks and logits, which are less than that here."""
@@ -116,7 +116,7 @@ def plan(name: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     """The recipe's plan in an empty workspace on the machine that it is for, with every key."""
     root = tmp_path_factory.mktemp("empty")
     (root / "data").mkdir()
-    (root / "data" / "few_shots").symlink_to(resources() / "data" / "few_shots")
+    (root / "data" / "few_shots").symlink_to(resources_folder() / "data" / "few_shots")
     (root / "config").symlink_to(CONFIG)
     monkeypatch.setenv("HF_HOME", str(root / "hub"))
     monkeypatch.setenv("HF_TOKEN", "of a test")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from ops.config import PretrainedPolicy, ScratchPolicy, load
+from ops.config import PretrainedPolicy, ScratchPolicy, load_settings
 from ops.core.workspace import Workspace
 from ops.planning.shape import MODELS_FILE, ModelShape, ModelShapes, find_shape
 from ops.training.cold_start.examples import SftExample
@@ -48,7 +48,7 @@ def test_a_published_model_has_its_published_parameters(name: str) -> None:
 
 
 def test_a_published_shape_is_that_of_the_real_model() -> None:
-    shape = load(ModelShapes, WORKSPACE.config / MODELS_FILE).models["Qwen/Qwen2.5-7B"]
+    shape = load_settings(ModelShapes, WORKSPACE.config / MODELS_FILE).models["Qwen/Qwen2.5-7B"]
     settings = Qwen2Config(
         hidden_size=shape.hidden, intermediate_size=shape.intermediate, num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, vocab_size=shape.vocabulary,

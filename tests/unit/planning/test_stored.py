@@ -12,7 +12,7 @@ import pytest
 
 from ops.benchmarks.problem_files import write_problems
 from ops.config import Recipe, Setup, Worker, load_pool, load_recipe
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
@@ -25,7 +25,7 @@ from ops.store import ResponseCache, cache_key
 from ops.synthetic.problems import generate_problems
 from ops.training.run.training_run import CURVE_FILE
 
-CONFIG = resources() / "config"
+CONFIG = resources_folder() / "config"
 ANSWER = Response("4", Usage(1, 1), 0.0, 0.0, "stop")
 
 

@@ -11,7 +11,7 @@ from ops.core.usage import Usage
 from ops.evaluation.study import STUDIES
 from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
 from ops.reports.exhibit import Made, make
-from ops.results.leaderboard import Columns
+from ops.results.leaderboard import TableData
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 
 BENCHMARKS = {"math500": "math", "mmlu": "mmlu", "gpqa_diamond": "mmlu"}
@@ -83,7 +83,7 @@ def evidence() -> Evidence:
         curves={"conductor": curve()},
         answers=answers,
         experiments={
-            name: Experiment(entry.title, entry.about, Columns(["arm", "in-domain, %"], [["as it is", "80.0"]]))
+            name: Experiment(entry.title, entry.about, TableData(["arm", "in-domain, %"], [["as it is", "80.0"]]))
             for name, entry in STUDIES.items()
         },
         retrained=("prompting_and_size",),

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.core.charts import Dots, Lines, Plane, Stacked
+from ops.core.charts import DotPlot, LineChart, ScatterPlot, StackedBars
 from ops.evaluation.study import STUDIES
 from ops.reports.claims import FAILS, HOLDS, claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, Exhibit, Made, Shown, Table, exhibit, make
 from ops.reports.prices import reached_by_mixing
-from ops.results.statistics import Offer, frontier
+from ops.results.statistics import PricedAccuracy, find_frontier
 from tests.unit.reports.conftest import first, rows, system
 
 
@@ -46,9 +46,9 @@ def test_every_exhibit_is_whole(name: str, made: list[Made]) -> None:
             assert part.rows
             assert all(len(row) == len(part.head) for row in part.rows)
         else:
-            assert part.x
-            assert part.y
-        if isinstance(part, Stacked):
+            assert part.x_label
+            assert part.y_label
+        if isinstance(part, StackedBars):
             assert [sum(shares) for shares in zip(*part.layers.values(), strict=True)] == pytest.approx(
                 [100.0] * len(part.categories)
             )
@@ -79,7 +79,7 @@ def test_the_cost_of_one_question(evidence: Evidence) -> None:
 
 def test_the_frontier_rises_and_omits_dominated_systems(evidence: Evidence) -> None:
     plane, line, *_ = EXHIBITS["accuracy_against_usd"].show(evidence).parts
-    assert isinstance(plane, Plane)
+    assert isinstance(plane, ScatterPlot)
     assert isinstance(line, Table)
     assert [row[0] for row in line.rows] == [
         "worker checker",
@@ -129,8 +129,8 @@ def test_a_claim_that_fails_is_reported_as_failing(made: list[Made]) -> None:
     assert verdicts["Conductor over worker solver", "out-of-distribution"] == "holds"
     assert shown.said == "Of 8 claims, 4 hold, 2 do not hold, and 2 are undecided."
     picture = shown.parts[0]
-    assert isinstance(picture, Dots)
-    assert picture.zero
+    assert isinstance(picture, DotPlot)
+    assert picture.shows_zero_line
 
 
 def test_worker_use_steps_and_shapes_are_the_conductors(evidence: Evidence) -> None:
@@ -153,7 +153,7 @@ def test_training_shows_both_ends_and_skips_steps_without_a_reward(evidence: Evi
     assert (before[4], after[4]) == ("50.0", "50.0")
     assert (before[6], after[6]) == ("3.45", "1.45")
     reward = shown.parts[0]
-    assert isinstance(reward, Lines)
+    assert isinstance(reward, LineChart)
     x, y = reward.series["reward"]
     assert list(x[:2]) == [1, 3]
     assert y[1] == pytest.approx(0.02)
@@ -220,12 +220,12 @@ def test_an_exhibit_cannot_need_unknown_evidence(evidence: Evidence) -> None:
         register = exhibit("title", shows="What.", needs=("scores",))  # noqa: F841
 
 
-OFFERS = st.lists(st.builds(Offer, st.floats(1e-6, 10), st.floats(0, 1)), min_size=1, max_size=30)
+OFFERS = st.lists(st.builds(PricedAccuracy, st.floats(1e-6, 10), st.floats(0, 1)), min_size=1, max_size=30)
 
 
 @given(OFFERS)
-def test_the_frontier_rises_and_no_system_is_above_it(offers: list[Offer]) -> None:
-    line = [offers[place] for place in frontier(offers)]
+def test_the_frontier_rises_and_no_system_is_above_it(offers: list[PricedAccuracy]) -> None:
+    line = [offers[place] for place in find_frontier(offers)]
     assert all(a.price < b.price and a.accuracy < b.accuracy for a, b in pairwise(line))
     for offer in offers:
         assert any(each.price <= offer.price and each.accuracy >= offer.accuracy for each in line)
@@ -233,7 +233,7 @@ def test_the_frontier_rises_and_no_system_is_above_it(offers: list[Offer]) -> No
 
 @given(OFFERS, st.floats(0, 20))
 def test_mixing_reaches_at_least_the_best_within_the_price_and_never_more_than_the_best(
-    offers: list[Offer], price: float
+    offers: list[PricedAccuracy], price: float
 ) -> None:
     reached = reached_by_mixing(offers, price)
     assert reached <= max(offer.accuracy for offer in offers) + 1e-12
@@ -241,7 +241,7 @@ def test_mixing_reaches_at_least_the_best_within_the_price_and_never_more_than_t
 
 
 def test_half_the_questions_to_each_of_two() -> None:
-    offers = [Offer(1.0, 0.4), Offer(3.0, 0.8), Offer(2.0, 0.5)]
+    offers = [PricedAccuracy(1.0, 0.4), PricedAccuracy(3.0, 0.8), PricedAccuracy(2.0, 0.5)]
     assert reached_by_mixing(offers, 2.0) == pytest.approx(0.6)
     assert reached_by_mixing(offers, 0.5) == pytest.approx(0.2)  # the other half is not answered
     assert reached_by_mixing(offers, 9.0) == pytest.approx(0.8)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ops.core.charts import NARROW_IN, SERIES_STYLES, WIDE_IN, Chart, figure, svg
+from ops.core.charts import NARROW_IN, SERIES_STYLES, WIDE_IN, Chart, draw_figure, render_svg
 from ops.core.workspace import Workspace
 from ops.release import aliases
 from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
@@ -69,10 +69,10 @@ def figures() -> dict[tuple[int, float], Any]:
 @pytest.fixture(scope="module")
 def html(evidence: Evidence, made: list[Made], figures: dict[tuple[int, float], Any]) -> str:
     def kept(chart: Chart, width: float, label: str) -> Any:
-        return figures.setdefault((id(chart), width), figure(chart, width, label))
+        return figures.setdefault((id(chart), width), draw_figure(chart, width, label))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ops.core.charts.figure", kept)
+        patch.setattr("ops.core.charts.draw_figure", kept)
         return page(evidence, made, RELEASED)
 
 
@@ -246,7 +246,7 @@ def test_without_colours_no_two_look_alike() -> None:
 
 def test_two_pictures_share_no_id_and_the_same_one_is_drawn_alike(evidence: Evidence) -> None:
     chart = charts(EXHIBITS["worker_use"].show(evidence))[0]
-    one, again, other = (svg(chart, prefix) for prefix in ("a", "a", "b"))
+    one, again, other = (render_svg(chart, prefix) for prefix in ("a", "a", "b"))
     assert one == again
     ids = [set(re.findall(r' id="([^"]+)"', text)) for text in (one, other)]
     assert ids[0] and not ids[0] & ids[1]

@@ -17,16 +17,16 @@ from ops.core.usage import Usage
 from ops.precaching.precache import write_responses
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.statistics import MeanEstimate
-from ops.results.summary import Pairs, by_question, gains_over_seeds, mean_usd, summarize
+from ops.results.summary import PairedQuestions, average_by_question, gains_over_seeds, mean_usd, summarize
 from ops.results.table import (
-    at_prices,
+    iterate_records,
     load_rows,
-    of_responses,
-    records,
+    reprice_rows,
+    response_rows_as_scores,
     save_rows,
-    scan,
     scan_responses,
-    table,
+    scan_rows,
+    to_table,
     write_rows,
 )
 from tests.builders import make_outcome, make_response
@@ -64,7 +64,7 @@ def drawn(seed: int, *, texts: str = "") -> list[OutcomeRow]:
 def test_a_summary_of_a_file_is_that_of_a_plain_loop(tmp_path: Path) -> None:
     rows = drawn(1, texts="said")
     save_rows(rows, tmp_path / "rows.parquet")
-    found = summarize(scan(tmp_path / "rows.parquet"))
+    found = summarize(scan_rows(tmp_path / "rows.parquet"))
     assert list(found) == ["aime25", "mmlu"] and list(summarize(rows)) == ["mmlu", "aime25"], "by first appearance"
     for name, summary in found.items():
         every = [row for row in rows if row.benchmark == name]
@@ -89,7 +89,7 @@ def test_a_summary_does_not_depend_on_the_order_of_the_rows() -> None:
     rows = drawn(2)
     shuffled = random.Random(3).sample(rows, len(rows))
     assert summarize(shuffled)["mmlu"].accuracy == summarize(rows)["mmlu"].accuracy
-    assert by_question(shuffled)["answers"].to_list() == by_question(rows)["answers"].to_list()
+    assert average_by_question(shuffled)["answers"].to_list() == average_by_question(rows)["answers"].to_list()
 
 
 def test_repeats_of_a_question_add_no_certainty() -> None:
@@ -103,7 +103,7 @@ def test_repeats_of_a_question_add_no_certainty() -> None:
 
 def test_costs_are_those_of_the_usage_at_the_pools_prices() -> None:
     def costs(rows: Sequence[OutcomeRow]) -> list[float]:
-        return [row.cost_usd for row in records(at_prices(rows, POOL))]
+        return [row.cost_usd for row in iterate_records(reprice_rows(rows, POOL))]
 
     both = (CallUsage("ada", Usage(100, 10)), CallUsage("bob", Usage(1000, 0)))
     kept = [(), (CallUsage("ada", Usage(1, 1)), CallUsage("listed", Usage(1, 1))), (CallUsage("gone", Usage(1, 1)),)]
@@ -116,27 +116,30 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     rows = drawn(4, texts="said")
     write_rows(iter(rows), tmp_path / "rows.parquet")
     assert load_rows(tmp_path / "rows.parquet") == rows
-    write_rows(table(rows), tmp_path / "again.parquet", texts=False)
+    write_rows(to_table(rows), tmp_path / "again.parquet", texts=False)
     assert {row.completion + row.answer for row in load_rows(tmp_path / "again.parquet")} == {""}
     (tmp_path / "rows.parquet").write_bytes(b"no table")
     with pytest.raises(DataError, match=r"rows\.parquet: .*podium run RECIPE"):
-        scan(tmp_path / "rows.parquet")
+        scan_rows(tmp_path / "rows.parquet")
     write_digest(tmp_path / "rows.parquet")
     with pytest.raises(DataError, match="is not a readable Parquet file"):
-        scan(tmp_path / "rows.parquet")
+        scan_rows(tmp_path / "rows.parquet")
 
 
 def test_a_percentile_of_latency_is_of_the_shared_questions() -> None:
     ours = [make_outcome(problem=i, latency_s=float(i)) for i in range(101)]
     theirs = [make_outcome(problem=i, latency_s=2.0 * i, unscorable=i == 100) for i in range(101)]
-    assert Pairs.of(ours, theirs).latency_p95(ours, theirs) == (pytest.approx(0.95 * 99), pytest.approx(1.9 * 99))
+    assert PairedQuestions.from_rows(ours, theirs).latency_p95(ours, theirs) == (
+        pytest.approx(0.95 * 99),
+        pytest.approx(1.9 * 99),
+    )
 
 
 def test_a_question_counts_over_seeds_if_both_sides_scored_it_on_every_seed() -> None:
-    def pairs(*right: tuple[int, int | None]) -> Pairs:
+    def pairs(*right: tuple[int, int | None]) -> PairedQuestions:
         ours = [make_outcome(problem=i, correct=mine) for i, (mine, _) in enumerate(right)]
         theirs = [make_outcome(problem=i, correct=other) for i, (_, other) in enumerate(right) if other is not None]
-        return Pairs.of(ours, theirs)
+        return PairedQuestions.from_rows(ours, theirs)
 
     [gains] = gains_over_seeds([pairs((1, 0), (1, 1), (0, 1)), pairs((1, 1), (0, None), (0, 1))], ["mmlu", "aime25"])
     assert gains.tolist() == [[1, -1], [0, -1]]
@@ -149,15 +152,16 @@ def test_a_workers_responses_are_rows_of_one_step(tmp_path: Path) -> None:
         make_response(worker="ada", problem_id="3", status="unreachable", score=0.0),
     ]
     write_responses(responses, tmp_path / "ada.parquet")
-    rows = list(records(at_prices(scan_responses(tmp_path / "ada.parquet"), POOL)))
-    assert rows == list(records(at_prices(of_responses(responses), POOL))) and rows[0] == OutcomeRow(
+    rows = list(iterate_records(reprice_rows(scan_responses(tmp_path / "ada.parquet"), POOL)))
+    assert rows == list(iterate_records(reprice_rows(response_rows_as_scores(responses), POOL)))
+    assert rows[0] == OutcomeRow(
         "rlpr", "1", 1, "", 1, True, "", "answered", 1, ("ada",), 30, 70e-6, 1.0, "", "4", False,
         usage=(CallUsage("ada", Usage(10, 20)),), grading_usd=0.5,
     )  # fmt: skip
     assert [(row.correct, row.status, row.unscorable) for row in rows[1:]] == [
         (0, "refused", False), (0, "unreachable", True)
     ]  # fmt: skip
-    assert list(records(of_responses([]))) == []
+    assert list(iterate_records(response_rows_as_scores([]))) == []
 
 
 def test_a_file_of_a_version_registered_earlier_has_the_defaults_of_what_it_lacks(tmp_path: Path) -> None:
@@ -173,10 +177,10 @@ def test_a_file_of_a_version_registered_earlier_has_the_defaults_of_what_it_lack
     pq.write_table(earlier.drop_columns(["grading_usd", "trace"]), file)
     write_digest(file)
     assert load_rows(file) == rows
-    assert [row.cost_usd for row in records(at_prices(scan(file), POOL))] == pytest.approx(
-        [row.cost_usd for row in records(at_prices(rows, POOL))]
+    assert [row.cost_usd for row in iterate_records(reprice_rows(scan_rows(file), POOL))] == pytest.approx(
+        [row.cost_usd for row in iterate_records(reprice_rows(rows, POOL))]
     )
     pq.write_table(earlier.drop_columns(["correct"]), file)
     write_digest(file)
     with pytest.raises(DataError, match="column correct: is missing"):
-        scan(file)
+        scan_rows(file)

@@ -23,7 +23,7 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, RetrainingEvidence, decision, oracle_rise
 from ops.retraining.retraining_plan import RetrainingPlan, plan
 from ops.retraining.standing import alert_on_standing
-from ops.workers.pool import difference
+from ops.workers.pool import compare_pools
 from pipelines.retraining.sensor import Settling
 from tests.releases import scored
 
@@ -59,7 +59,7 @@ CHANGED = "(precache, evaluate, fine-tune if below the gate)"
     ],
 )
 def test_the_least_that_suffices(new: Pool, precache: tuple[str, ...], fine_tune: str, words: str) -> None:
-    needed = plan(difference(OLD, new), described=True)
+    needed = plan(compare_pools(OLD, new), described=True)
     assert (needed.precache, needed.fine_tune, str(needed)) == (precache, fine_tune, words)
     assert (needed.evaluate, needed.costs) == (fine_tune != NEVER, fine_tune == NEVER)
     assert needed.costs == (OLD.answers_key == new.answers_key)
@@ -71,13 +71,13 @@ def test_the_least_that_suffices(new: Pool, precache: tuple[str, ...], fine_tune
     ids=["order", "limits", "tags"],
 )
 def test_order_limits_and_tags_require_nothing(same: Pool) -> None:
-    needed = plan(difference(OLD, same), described=True)
+    needed = plan(compare_pools(OLD, same), described=True)
     assert needed == RetrainingPlan() and needed.is_empty
     assert (OLD.answers_key, OLD.prices_key) == (same.answers_key, same.prices_key)
 
 
 def test_a_champion_without_worker_descriptions_is_not_trained_for_a_new_worker() -> None:
-    needed = plan(difference(OLD, pool(A, B, C)), described=False)
+    needed = plan(compare_pools(OLD, pool(A, B, C)), described=False)
     assert (needed.precache, needed.evaluate, needed.fine_tune) == (("c",), True, NEVER)
     assert str(needed) == "new: c (precache, evaluate; not offered: the champion has no worker descriptions)"
 
@@ -215,7 +215,7 @@ def standing(*failed: Check) -> GateDecision:
     ids=["holds", "below", "costlier", "pays", "costlier and pays", "below and pays"],
 )
 def test_each_state_is_an_alert_once(tmp_path: Path, made: Decision, commands: list[str]) -> None:
-    asked = Snapshot.take(Workspace.find().config, "quickstart", None, "")
+    asked = Snapshot.capture(Workspace.find().config, "quickstart", None, "")
     asked = asked.model_copy(update={"change": PoolChange(version="3", policy="p", before=asked.pool)})
     workspace = Workspace(tmp_path)
     for _ in range(3):

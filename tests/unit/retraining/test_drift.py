@@ -15,7 +15,7 @@ import pytest
 from ops.alerts.notify import kept
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.config import Drift, Pool, Setup, Snapshot, Worker, load_pool, load_recipe
-from ops.config.pool import FILE, Revisions
+from ops.config.pool import REVISIONS_FILE, Revisions
 from ops.core.errors import ConfigError, DataError, WorkerUnreachable
 from ops.core.messages import Message, Namespace, Sample
 from ops.core.problem import Problem
@@ -39,7 +39,7 @@ from ops.retraining.drift import (
 from ops.retraining.revisions import act_on_drift, record_revisions
 from ops.store import cache_key
 from ops.synthetic.problems import generate_problems
-from ops.workers.scheduling import ALONE, Turn
+from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 from tests.bench.drift import Provider as Simulated
 from tests.bench.drift import simulate
 from tests.builders import Answering
@@ -60,7 +60,7 @@ class Provider:
         self.kept: dict[tuple[str, int | Sample], Response] = {}
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         key = cache_key(worker.identity, messages, 0), sample
         if key in self.kept:
@@ -142,7 +142,7 @@ def test_a_swapped_model_is_one_alert_its_answers_are_excluded_and_a_second_aler
     [alert] = kept(workspace, 9)
     assert (alert.notice.kind, alert.notice.title) == ("drift", "steady drifted")
     assert "100.0 % right when stored" in alert.notice.text and "steady: new revision drift-" in alert.notice.text
-    changed = Revisions.read(workspace.config).of(setup.pool)
+    changed = Revisions.read(workspace.config).apply_to(setup.pool)
     assert changed.worker("steady").identity == STEADY.identity | {"revision": "drift-2026-01-05"}
     # The stored answers are of the old revision: there is nothing to compare with, and nothing is solved.
     later = Setup(workspace, setup.recipe, changed)
@@ -205,14 +205,14 @@ def test_a_revision_is_part_of_every_pool_that_has_the_model_and_a_person_may_ta
     assert after.worker("scholar").revision == "2+drift-2026-03-01", "after the one that the pool states"
     assert after.answers_key != before.answers_key
     assert after.worker("solver") == before.worker("solver")
-    taken = Snapshot.take(project.config, "quickstart", None, "commit")
+    taken = Snapshot.capture(project.config, "quickstart", None, "commit")
     assert taken.pool == after
     messages = build_solo_messages(generate_problems("math500", "train", 1, 1)[0])
     keys = {cache_key(pool.worker("scholar").identity, messages, 0) for pool in (before, after)}
     assert len(keys) == 2
-    (project.config / FILE).write_text("# none\n", encoding="utf-8")
+    (project.config / REVISIONS_FILE).write_text("# none\n", encoding="utf-8")
     assert load_pool(project.config, "quickstart") == before
-    (project.config / FILE).write_text("- no table\n", encoding="utf-8")
+    (project.config / REVISIONS_FILE).write_text("- no table\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"revisions\.yaml"):
         load_pool(project.config, "quickstart")
 
@@ -234,7 +234,7 @@ def test_every_day_has_answers_of_its_own_and_finds_them_again() -> None:
     client, days = Answering("x"), (FIRST, FIRST + timedelta(1), FIRST + timedelta(1))
     for day in days:
         asyncio.run(DayClient(client, day).complete(STEADY, ASK, sample=Sample(0, 1)))
-    assert [sample for *_, sample in client.asked] == [Sample(day.toordinal(), 1, Namespace.AGAIN) for day in days]
+    assert [sample for *_, sample in client.asked] == [Sample(day.toordinal(), 1, Namespace.REPEATED) for day in days]
 
 
 def test_a_day_asks_a_question_once() -> None:

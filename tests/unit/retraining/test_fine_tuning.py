@@ -16,7 +16,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Execution, Pool, PoolChange, Prompting, Recipe, Setup, Worker, load_pool, load_recipe
 from ops.core.atomic import TEMPORARY
 from ops.core.errors import DataError
-from ops.core.installation import resources
+from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.estimate import MeasuredUsage
 from ops.planning.lengths import count_test_questions, estimate_lengths
@@ -34,7 +34,7 @@ from ops.workers.client import WorkerClient
 from ops.workflow.cards import WorkerCard
 from ops.workflow.team import Team
 
-CONFIG = resources() / "config"
+CONFIG = resources_folder() / "config"
 A, B, C, D = (Worker(name=name, model=f"local/{name}") for name in "abcd")
 POOL = Pool(name="p", workers=(A, B, C))
 DATA = Workspace.find().data

@@ -142,6 +142,6 @@ def test_an_old_claim_is_no_entry(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path)
     claim = claims(cache, "key")[0]
     assert cache.mark_sent({"key": 1.0, "never claimed": 1.0}) == {"key"}
-    assert (len(cache), cache.get("key"), cache.holds(["key"])) == (0, None, set())
+    assert (len(cache), cache.get("key"), cache.find_existing(["key"])) == (0, None, set())
     claim.release()
     assert cache.mark_sent({"key": 1.0}) == set()

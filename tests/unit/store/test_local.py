@@ -23,10 +23,10 @@ from ops.core.response import Response
 from ops.core.sqlite import SqliteFile
 from ops.core.usage import Usage
 from ops.spending.ledger import Ledger
-from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, canonical
-from ops.store.admin import verify
-from ops.store.misses import why_miss
-from ops.store.responses import OVERHEAD
+from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, canonical_json
+from ops.store.admin import verify_entries
+from ops.store.misses import explain_miss
+from ops.store.responses import ENTRY_OVERHEAD_CHARS
 from ops.store.sqlite_file import SqliteBackend
 from tests.unit.store.conftest import RESPONSE
 
@@ -59,7 +59,7 @@ def test_the_order_of_settings_does_not_change_a_key() -> None:
 
 
 def test_memory_is_bounded_and_what_it_forgets_is_on_disk(tmp_path: Path) -> None:
-    cache = ResponseCache(tmp_path, memory_chars=3 * (OVERHEAD + 40))
+    cache = ResponseCache(tmp_path, memory_chars=3 * (ENTRY_OVERHEAD_CHARS + 40))
     for number in range(50):
         cache.put_many([(str(number), "{}", Response(f"{number:040}", Usage(1, 1), 0.0, 0.0, "stop"))])
     assert len(cache._memory) == 3
@@ -115,7 +115,7 @@ def test_a_forked_child_uses_a_connection_of_its_own(tmp_path: Path) -> None:
 
 OPENED: dict[str, Callable[[Path], object]] = {
     "responses.sqlite": lambda folder: ResponseCache(folder).get("key"),
-    "ledger.sqlite": lambda folder: Ledger(folder / "ledger.sqlite").spent("run"),
+    "ledger.sqlite": lambda folder: Ledger(folder / "ledger.sqlite").total_usd("run"),
 }
 _OPEN = """
 import sys
@@ -149,7 +149,7 @@ def test_paid_responses_of_an_earlier_version_are_carried_over(
     """The file as Podium wrote it when the store had responses only."""
     messages = [{"role": "user", "content": "Question?"}]
     key, material = cache_key({"model": "m"}, messages, 0), cache_material({"model": "m"}, messages, 0)
-    body = canonical(["Answer: 4", 10, 5, 2e-5, 0.25, "stop"])
+    body = canonical_json(["Answer: 4", 10, 5, 2e-5, 0.25, "stop"])
     with sqlite3.connect(tmp_path / "responses.sqlite") as connection:
         connection.execute(
             "CREATE TABLE responses (key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, "
@@ -168,18 +168,18 @@ def test_paid_responses_of_an_earlier_version_are_carried_over(
         response = cache.get(key)
     assert (response, len(cache)) == (replace(RESPONSE, retries=0, cached=True), 1)
     assert [text for text in caplog.messages if "carried over" in text] == caplog.messages[:1]
-    assert why_miss(cache, {"model": "other"}, messages).differences[0].field == "worker.model"
+    assert explain_miss(cache, {"model": "other"}, messages).differences[0].field == "worker.model"
     values = ValueStore(cache.backend, Kind.COMPLETION, str)
     values.put({"a": "a text"})
-    assert (values.get(["a"]), len(cache), verify(cache.backend)) == ({"a": "a text"}, 1, (2, ()))
+    assert (values.get(["a"]), len(cache), verify_entries(cache.backend)) == ({"a": "a text"}, 1, (2, ()))
     cache.close()
 
     damaged = tmp_path / "damaged"  # a damaged file of that version is repaired, too
     damaged.mkdir()
     (damaged / "responses.sqlite").write_bytes(before[: len(before) - 4096] + b"garbage " * 512)
-    verify(SqliteBackend(damaged), repair=True)
+    verify_entries(SqliteBackend(damaged), repair=True)
     repaired = ResponseCache(damaged)
-    assert (len(repaired), verify(repaired.backend).damaged) in [(1, ()), (0, ())]
+    assert (len(repaired), verify_entries(repaired.backend).damaged) in [(1, ()), (0, ())]
 
 
 def test_processes_that_meet_no_file_make_it_once(tmp_path: Path) -> None:

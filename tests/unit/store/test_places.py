@@ -13,9 +13,9 @@ from ops.config import Pool, Worker
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.store import Backend, Kind, ResponseCache, ValueStore, cache_key, cache_material
-from ops.store.admin import UNKNOWN, export, find, holdings, prune, verify
-from ops.store.entries import Entry, checksum
-from ops.store.misses import ABSENT, why_miss
+from ops.store.admin import UNKNOWN_MODEL, export_responses, find_entry, list_contents, prune_entries, verify_entries
+from ops.store.entries import Entry, compute_checksum
+from ops.store.misses import ABSENT, explain_miss
 from tests.unit.store.conftest import RESPONSE, OpenCache
 
 MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)
@@ -45,7 +45,7 @@ def writer(store: Backend) -> ValueStore[str]:
 def spoil(cache: ResponseCache, key: str) -> None:
     """Replace the entry's checksum with that of another text."""
     found = cache.backend.find(key)
-    cache.backend.insert([found._replace(checksum=checksum(Kind.RESPONSE, key, b"another text"))])
+    cache.backend.insert([found._replace(checksum=compute_checksum(Kind.RESPONSE, key, b"another text"))])
 
 
 def test_stored_entries_are_found_by_other_processes(cache: ResponseCache, open_cache: OpenCache) -> None:
@@ -54,7 +54,7 @@ def test_stored_entries_are_found_by_other_processes(cache: ResponseCache, open_
     assert [other.get(key) for key in keys] == [Response(f"text {n} \ud800", *PAID, cached=True) for n in range(3)]
     assert len(other) == 3
     assert other.get("0" * 64) is None
-    assert other.holds([*keys, "0" * 64]) == set(keys)
+    assert other.find_existing([*keys, "0" * 64]) == set(keys)
 
 
 def test_put_again_replaces(open_cache: OpenCache) -> None:
@@ -91,7 +91,7 @@ def test_why_miss_names_the_worker_s_field(
     cache: ResponseCache, messages: Any, change: dict[str, Any], field: str, stored: str
 ) -> None:
     store(cache, MATHS, messages)
-    verdict = why_miss(cache, MATHS.model_copy(update=change).identity, messages)
+    verdict = explain_miss(cache, MATHS.model_copy(update=change).identity, messages)
     assert not verdict.stored
     assert [(difference.field, difference.stored) for difference in verdict.differences] == [(field, stored)]
 
@@ -99,7 +99,7 @@ def test_why_miss_names_the_worker_s_field(
 def test_why_miss_names_the_sample(cache: ResponseCache) -> None:
     store(cache, MATHS, QUESTION, 0)
     store(cache, CODER, QUESTION, 3)
-    [difference] = why_miss(cache, MATHS.identity, QUESTION, 3).differences
+    [difference] = explain_miss(cache, MATHS.identity, QUESTION, 3).differences
     assert (difference.field, difference.wanted, difference.stored) == ("sample", "3", "0")
 
 
@@ -108,7 +108,7 @@ def test_why_miss_says_where_the_prompt_parts(cache: ResponseCache) -> None:
     for ending in ("Check.", "Solve it", "Guess."):
         store(cache, MATHS, [{"role": "user", "content": content.replace("Solve.", ending)}])
         store(cache, CODER, QUESTION)
-    [difference] = why_miss(cache, MATHS.identity, QUESTION).differences
+    [difference] = explain_miss(cache, MATHS.identity, QUESTION).differences
     assert (difference.field, difference.at) == ("messages[0].content", content.index("Solve.") + len("Solve"))
     assert difference.wanted.endswith("Solve.")
     assert difference.stored.endswith("Solve it")
@@ -116,15 +116,15 @@ def test_why_miss_says_where_the_prompt_parts(cache: ResponseCache) -> None:
 
 def test_why_miss_names_a_missing_turn(cache: ResponseCache) -> None:
     store(cache, MATHS, [*QUESTION, {"role": "assistant", "content": "I think 21."}])
-    differences = why_miss(cache, MATHS.identity, QUESTION).differences
+    differences = explain_miss(cache, MATHS.identity, QUESTION).differences
     fields = {difference.field: difference.wanted for difference in differences}
     assert fields == {"messages[1].content": ABSENT, "messages[1].role": ABSENT}
 
 
 def test_why_miss_of_a_hit_and_of_an_empty_cache(cache: ResponseCache) -> None:
-    assert why_miss(cache, MATHS.identity, QUESTION).nearest is None
+    assert explain_miss(cache, MATHS.identity, QUESTION).nearest is None
     store(cache, MATHS, QUESTION)
-    assert why_miss(cache, MATHS.identity, QUESTION).stored
+    assert explain_miss(cache, MATHS.identity, QUESTION).stored
 
 
 def test_why_miss_finds_the_same_messages_among_thousands_that_open_alike(cache: ResponseCache) -> None:
@@ -133,7 +133,7 @@ def test_why_miss_finds_the_same_messages_among_thousands_that_open_alike(cache:
     cache.put_many([entry(CODER, prompt) for prompt in prompts])
     hot = CODER.model_copy(update={"temperature": 0.9})
     for number in (0, 1234, 2499):
-        differences = why_miss(cache, hot.identity, prompts[number]).differences
+        differences = explain_miss(cache, hot.identity, prompts[number]).differences
         assert [difference.field for difference in differences] == ["worker.temperature"]
 
 
@@ -147,9 +147,9 @@ def test_holdings_by_worker_settings(cache: ResponseCache) -> None:
     store(cache, CODER, QUESTION)
     cache.put_many([("x", "no material", RESPONSE)])
     writer(cache.backend).put({"a": "a text", "b": "another"})
-    listing = holdings(cache.backend)
+    listing = list_contents(cache.backend)
     entries = [(holding.kind, holding.model, holding.entries) for holding in listing]
-    responses = [("response", UNKNOWN, 1), ("response", "openai/coder", 1)]
+    responses = [("response", UNKNOWN_MODEL, 1), ("response", "openai/coder", 1)]
     assert entries == [("response", "openai/maths", 3), *responses, ("completion", "", 2)]
     assert listing[0].characters > 3 * len(QUESTION[0]["content"])
     assert before - 1 <= listing[0].oldest <= listing[0].newest <= time.time()
@@ -161,25 +161,25 @@ def test_prune_by_pool_keeps_what_its_workers_ask_for(cache: ResponseCache, open
     pool = Pool(name="p", workers=(MATHS.model_copy(update={"name": "renamed", "concurrency": 3}),))
     writer(cache.backend).put({"a": "a text"})
     identities = [worker.identity for worker in pool.workers]
-    assert prune(cache.backend, keep=identities, dry_run=True) == 2
+    assert prune_entries(cache.backend, keep=identities, dry_run=True) == 2
     assert len(cache) == 3
-    assert prune(cache.backend, keep=identities) == 2
-    assert cache.holds([kept, gone, hot]) == {kept}
+    assert prune_entries(cache.backend, keep=identities) == 2
+    assert cache.find_existing([kept, gone, hot]) == {kept}
     assert open_cache().get(gone) is None
     assert writer(cache.backend).get(["a"]) == {"a": "a text"}
-    assert not why_miss(cache, CODER.identity, QUESTION).stored
+    assert not explain_miss(cache, CODER.identity, QUESTION).stored
 
 
 def test_prune_by_age(cache: ResponseCache) -> None:
     new = store(cache, MATHS, QUESTION)
     old, material, response = entry(MATHS, QUESTION, 1)
     before = time.time() - 10 * 86_400
-    value = Entry.of_value(Kind.COMPLETION, "a", "a text", before)
-    cache.backend.insert([Entry.of_response(old, material, response, before), value])
-    assert prune(cache.backend, older_than_days=11) == 0
-    assert prune(cache.backend, older_than_days=9, kinds=["response"]) == 1
-    assert cache.holds([new, old]) == {new}
-    assert prune(cache.backend, older_than_days=9) == 1
+    value = Entry.from_value(Kind.COMPLETION, "a", "a text", before)
+    cache.backend.insert([Entry.from_response(old, material, response, before), value])
+    assert prune_entries(cache.backend, older_than_days=11) == 0
+    assert prune_entries(cache.backend, older_than_days=9, kinds=["response"]) == 1
+    assert cache.find_existing([new, old]) == {new}
+    assert prune_entries(cache.backend, older_than_days=9) == 1
     assert writer(cache.backend).get(["a"]) == {}
 
 
@@ -191,10 +191,10 @@ def test_verify_reports_and_repairs(cache: ResponseCache, open_cache: OpenCache)
     cache.backend.insert([cache.backend.find("y")._replace(body=b'"anothes"')])
     fresh = open_cache()
     damaged = {("response", keys[2]), ("completion", "y")}
-    assert (verify(fresh.backend).entries, set(verify(fresh.backend).damaged)) == (6, damaged)
+    assert (verify_entries(fresh.backend).entries, set(verify_entries(fresh.backend).damaged)) == (6, damaged)
     assert len(fresh) == 4
-    assert set(verify(fresh.backend, repair=True).damaged) == damaged
-    assert verify(fresh.backend) == (4, ())
+    assert set(verify_entries(fresh.backend, repair=True).damaged) == damaged
+    assert verify_entries(fresh.backend) == (4, ())
     assert values.get(["x", "y"]) == {"x": "a text"}
 
 
@@ -202,30 +202,30 @@ def test_export_and_show(cache: ResponseCache, tmp_path: Path) -> None:
     keys = [store(cache, MATHS, QUESTION, sample, f"text {sample} \ud800") for sample in range(3)]
     spoil(cache, keys[0])
     file = tmp_path / "out" / "cache.parquet"
-    assert export(cache.backend, file) == 2
+    assert export_responses(cache.backend, file) == 2
     rows = {row["key"]: row for row in pq.read_table(file).to_pylist()}
     assert set(rows) == set(keys[1:])
     row = rows[keys[1]]
     assert (row["model"], row["sample"], row["text"], row["cost_usd"]) == ("openai/maths", 1, "text 1 ?", 2e-5)
     assert "17 sheep" in row["messages"]
-    assert find(cache.backend, keys[1][:12]) == row | {"created": row["created"]}
-    assert find(cache.backend, keys[0]) is None
-    assert find(cache.backend, "z") is None
+    assert find_entry(cache.backend, keys[1][:12]) == row | {"created": row["created"]}
+    assert find_entry(cache.backend, keys[0]) is None
+    assert find_entry(cache.backend, "z") is None
 
-    assert export(cache.backend, file, texts=False) == 2
+    assert export_responses(cache.backend, file, texts=False) == 2
     assert not any("sheep" in str(row) or "text 1" in str(row) for row in pq.read_table(file).to_pylist())
     assert [path.name for path in file.parent.iterdir()] == ["cache.parquet"]
     writer(cache.backend).put({"zero": "a text"})
-    shown = find(cache.backend, "ze")
+    shown = find_entry(cache.backend, "ze")
     assert (shown["kind"], shown["key"], shown["value"]) == ("completion", "zero", "a text")
-    assert export(cache.backend, file) == 2
+    assert export_responses(cache.backend, file) == 2
 
 
 def test_rows_that_come_while_all_are_read_do_no_harm(cache: ResponseCache) -> None:
     for sample in range(20):
         store(cache, MATHS, QUESTION, sample)
     seen = set()
-    for number, head in enumerate(cache.backend.heads()):
+    for number, head in enumerate(cache.backend.iterate_headers()):
         store(cache, MATHS, QUESTION, 100 + number % 5)
         seen.add(head.key)
     assert {cache_key(MATHS.identity, QUESTION, sample) for sample in range(20)} <= seen

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.store import Backend, Computed, Kind, ResponseCache, ValueStore, cache_key, cache_material
+from ops.store import Backend, ComputedValue, Kind, ResponseCache, ValueStore, cache_key, cache_material
 from ops.store.sqlite_file import SqliteBackend
 from tests.unit.store.conftest import RESPONSE, OpenStore
 
@@ -33,17 +33,17 @@ class Computer:
         self.computed: list[str] = []
         self._pause_s = pause_s
 
-    def __call__(self, keys: Sequence[str]) -> Mapping[str, Computed[str]]:
+    def __call__(self, keys: Sequence[str]) -> Mapping[str, ComputedValue[str]]:
         self.computed += keys
         time.sleep(self._pause_s)
-        return {key: Computed(f"text {key}", f"text {key}") for key in keys}
+        return {key: ComputedValue(f"text {key}", f"text {key}") for key in keys}
 
 
 def test_a_value_is_computed_once_and_then_read(open_store: OpenStore) -> None:
     compute = Computer()
     expected = {key: f"text {key}" for key in ("a", "b")}
-    assert values(open_store()).computed(["b", "a", "b"], compute) == expected
-    assert values(open_store()).computed(["a", "b"], compute) == expected
+    assert values(open_store()).get_or_compute(["b", "a", "b"], compute) == expected
+    assert values(open_store()).get_or_compute(["a", "b"], compute) == expected
     assert values(open_store()).get(["b", "c"]) == {"b": "text b"}
     assert compute.computed == ["b", "a"]
 
@@ -83,8 +83,8 @@ def test_a_damaged_entry_is_a_miss_and_only_that(
     assert len(caplog.messages) == 1 and "damaged" in caplog.messages[0]
     if kind is not Kind.RESPONSE:
         compute = Computer()
-        assert others[kind].computed([keys[kind]], compute) == {keys[kind]: f"text {keys[kind]}"}
-        assert others[kind].computed([keys[kind]], compute) == {keys[kind]: f"text {keys[kind]}"}
+        assert others[kind].get_or_compute([keys[kind]], compute) == {keys[kind]: f"text {keys[kind]}"}
+        assert others[kind].get_or_compute([keys[kind]], compute) == {keys[kind]: f"text {keys[kind]}"}
         assert compute.computed == [keys[kind]]
 
 
@@ -98,12 +98,12 @@ def test_an_entry_under_the_key_of_another_is_damaged(open_store: OpenStore) -> 
 def test_what_is_not_to_be_stored_is_computed_by_each_caller(open_store: OpenStore) -> None:
     times = []
 
-    def compute(keys: list[str]) -> Mapping[str, Computed[str]]:
+    def compute(keys: list[str]) -> Mapping[str, ComputedValue[str]]:
         times.append(keys)
-        return {key: Computed("only now", None) for key in keys}
+        return {key: ComputedValue("only now", None) for key in keys}
 
     for _ in range(2):
-        assert values(open_store()).computed(["a"], compute) == {"a": "only now"}
+        assert values(open_store()).get_or_compute(["a"], compute) == {"a": "only now"}
     assert times == [["a"], ["a"]]
 
 
@@ -115,7 +115,7 @@ def test_callers_that_need_each_others_keys_compute_each_once(open_store: OpenSt
 
     def work(store: Backend, order: list[str]) -> None:
         for some in (order[:5], order[3:9], order):
-            got.append(values(store).computed(some, compute))
+            got.append(values(store).get_or_compute(some, compute))
 
     threads = [threading.Thread(target=work, args=pair) for pair in zip(stores, orders, strict=True)]
     for thread in threads:
@@ -127,12 +127,12 @@ def test_callers_that_need_each_others_keys_compute_each_once(open_store: OpenSt
 
 
 def test_a_failure_passes_the_claim_on(open_store: OpenStore) -> None:
-    def fail(keys: list[str]) -> Mapping[str, Computed[str]]:
+    def fail(keys: list[str]) -> Mapping[str, ComputedValue[str]]:
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        values(open_store()).computed(["a"], fail)
-    assert values(open_store()).computed(["a"], Computer()) == {"a": "text a"}
+        values(open_store()).get_or_compute(["a"], fail)
+    assert values(open_store()).get_or_compute(["a"], Computer()) == {"a": "text a"}
 
 
 _PROCESS = """
@@ -183,5 +183,7 @@ def test_what_a_killed_process_was_computing_is_computed_by_another(tmp_path: Pa
     os.kill(killed.pid, signal.SIGKILL)
     killed.communicate(timeout=60)
     began = time.monotonic()
-    assert values(SqliteBackend(tmp_path), Kind.VERDICT).computed(["key-0"], Computer()) == {"key-0": "text key-0"}
+    assert values(SqliteBackend(tmp_path), Kind.VERDICT).get_or_compute(["key-0"], Computer()) == {
+        "key-0": "text key-0"
+    }
     assert time.monotonic() - began < 30

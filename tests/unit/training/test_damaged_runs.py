@@ -13,7 +13,7 @@ import pytest
 
 from ops.conductor.policy import check_policy
 from ops.conductor.writer import load_conductor, load_in_process
-from ops.core.digests import SUMS, DamagedFile, replacing_with_digest, write_digest
+from ops.core.digests import SUMS_FILE, DamagedFile, replace_with_digest, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.stages.restoring import restore_run
@@ -74,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         digests = CheckpointDigests()
         digests.start_writing(checkpoint)
         digests.wait()
-    with replacing_with_digest(run / CURVE_FILE) as temporary:
+    with replace_with_digest(run / CURVE_FILE) as temporary:
         temporary.write_text(text_of(4), encoding="utf-8")
     RESULTS.write(run)
     return run
@@ -137,7 +137,7 @@ def test_a_damaged_policy_is_never_loaded_and_its_run_is_unfinished(
 
 def test_a_policy_without_digests_is_accepted(run: Path, workspace: Workspace) -> None:
     """A run that was trained before there were any may have cost much."""
-    (run / "policy" / SUMS).unlink()
+    (run / "policy" / SUMS_FILE).unlink()
     restore_run(workspace, run)
     check_policy(run / "policy")
     assert RunResult.read(run) == RESULTS
@@ -178,7 +178,7 @@ def test_training_goes_on_from_a_sound_checkpoint(
 
 def test_a_checkpoint_whose_digests_were_not_finished_is_used(run: Path) -> None:
     newest = run / CHECKPOINTS / "checkpoint-4"
-    (newest / SUMS).unlink()
+    (newest / SUMS_FILE).unlink()
     assert find_intact_checkpoint(run) == newest
 
 
@@ -186,7 +186,7 @@ def test_digests_that_cannot_be_written_do_not_end_a_training(
     run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(folder: Path) -> None:
-        raise OSError(28, "No space left on device", str(folder / SUMS))
+        raise OSError(28, "No space left on device", str(folder / SUMS_FILE))
 
     monkeypatch.setattr(checkpoints, "write_digest", refuse)
     digests = CheckpointDigests()
@@ -197,14 +197,14 @@ def test_digests_that_cannot_be_written_do_not_end_a_training(
 
 
 @DAMAGES
-@pytest.mark.parametrize("name", ["model.safetensors", "podium.json", SUMS])
+@pytest.mark.parametrize("name", ["model.safetensors", "podium.json", SUMS_FILE])
 def test_a_damaged_base_policy_is_renamed_so_that_it_is_made_again(
     run: Path, name: str, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
     policy = run / "policy"
     assert is_intact_policy(policy)
     damage(policy / name)
-    if (name, damage) == (SUMS, Path.unlink):
+    if (name, damage) == (SUMS_FILE, Path.unlink):
         assert is_intact_policy(policy)
         return
     assert not is_intact_policy(policy) and not policy.exists()
@@ -215,7 +215,7 @@ def test_a_damaged_base_policy_is_renamed_so_that_it_is_made_again(
 
 def test_a_record_of_a_cold_start_that_is_damaged_makes_its_policy_again(run: Path) -> None:
     policy = run / "policy"
-    with replacing_with_digest(policy / "cold_start.json") as temporary:
+    with replace_with_digest(policy / "cold_start.json") as temporary:
         temporary.write_text('{"loss": [1.0, 0.5]}', encoding="utf-8")
     assert is_intact_policy(policy)
     (policy / "cold_start.json").write_text('{"loss": [1.0, 0.6]}', encoding="utf-8")

@@ -20,7 +20,7 @@ from ops.core.workspace import Workspace
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, check_guards, check_run_guards
 from ops.training.run.training_run import CURVE_FILE, RunResult, write_run_plan
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 from pipelines.definitions import definitions
 from pipelines.summary import print_summary
 
@@ -185,6 +185,6 @@ def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) ->
     assert [name for name, each in evaluations.items() if not each.passed] == ["unscorable"]
     assert str(evaluations["unscorable"].description).startswith("10.0% of all rollouts have no reward")
     out = io.StringIO()
-    print_summary(Console(file=out, width=200), podium, Counts(), 60.0, "train")
+    print_summary(Console(file=out, width=200), podium, CallCounts(), 60.0, "train")
     assert "Guard       unscorable: 10.0% of all rollouts" in out.getvalue()
     assert out.getvalue().count("Guard ") == 1

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from ops.config import Budget, Grpo, Recipe, load_recipe
 from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
-from ops.core.processes import name_of
+from ops.core.processes import unique_process_name
 from ops.training.grpo.__main__ import train_run
 from ops.training.grpo.configuration import build_outage_policy, build_trl_config, max_sequence_tokens
 from ops.training.run import processes, trainer_version
@@ -162,7 +162,7 @@ def test_an_interrupted_run_continues_with_a_larger_budget_and_a_finished_one_is
 
 
 def test_a_trainer_ends_with_its_starter_and_does_not_wait_for_locks_of_ended_processes(tmp_path: Path) -> None:
-    mine = name_of(os.getpid())
+    mine = unique_process_name(os.getpid())
     assert prepare_environment(quick_plan(), tmp_path) == {processes.PARENT_VARIABLE: mine}
     lock = tmp_path / EXTENSIONS_FOLDER / "deepspeed_shm_comm" / "lock"
     lock.parent.mkdir(parents=True)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from ops.core.errors import ConfigError
-from ops.core.processes import name_of
+from ops.core.processes import unique_process_name
 from ops.training.run import processes
 from ops.training.run.processes import (
     MAIN_NODE_VARIABLE,
@@ -75,7 +75,7 @@ LAUNCH = (
 @pytest.mark.parametrize("victim", ["launcher", "starting process"])
 def test_a_rank_ends_with_its_launcher_and_with_the_starting_process(victim: str) -> None:
     asker = subprocess.Popen([sys.executable, "-c", SLEEP])
-    environment = os.environ | {processes.PARENT_VARIABLE: name_of(asker.pid)}
+    environment = os.environ | {processes.PARENT_VARIABLE: unique_process_name(asker.pid)}
     launcher = subprocess.Popen([sys.executable, "-c", LAUNCH], env=environment, stdout=subprocess.PIPE, text=True)
     assert launcher.stdout is not None
     rank = psutil.Process(int(launcher.stdout.readline()))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.config import Recipe, Setup, Snapshot, load, load_pool, load_recipe, resolved
-from ops.config.studies import STUDIES, Change, Changes, changed, load_studies
+from ops.config import Recipe, Setup, Snapshot, dump_settings, load_pool, load_recipe, load_settings
+from ops.config.studies import STUDIES, Change, Changes, apply_change, load_studies
 from ops.core.errors import ConfigError
-from ops.core.registry import names
+from ops.core.registry import entry_names
 from ops.core.workspace import Workspace
 from ops.planning.plan_text import describe_recipe
 from ops.training.cold_start.base_policy import base_policy_folder
@@ -68,7 +68,7 @@ def test_a_wrong_recipe_names_file_field_and_remedy(tmp_path: Path, change: dict
     file = tmp_path / "recipe.yaml"
     file.write_text(yaml.safe_dump(values), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        load(Recipe, file)
+        load_settings(Recipe, file)
     assert str(file) in str(caught.value) and words in str(caught.value)
     assert caught.value.field == field and caught.value.remedy
 
@@ -81,9 +81,9 @@ def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: str, words: str)
     file = tmp_path / "recipe.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=words):
-        load(Recipe, file)
+        load_settings(Recipe, file)
     with pytest.raises(ConfigError, match="does not exist"):
-        load(Recipe, tmp_path / "absent.yaml")
+        load_settings(Recipe, tmp_path / "absent.yaml")
 
 
 def test_a_recipe_overrides_its_base_and_inherits_the_rest(config: Path) -> None:
@@ -114,10 +114,10 @@ def test_null_removes_a_value_and_another_kind_of_policy_replaces_the_section(co
 def test_the_resolved_recipe_and_a_snapshot_stand_alone(config: Path, tmp_path: Path) -> None:
     write(config, "short", base="quickstart", name="short", grpo={"steps": 7})
     recipe = load_recipe(config, "short")
-    values = yaml.safe_load(resolved(recipe))
+    values = yaml.safe_load(dump_settings(recipe))
     assert Recipe.model_validate(values) == recipe
     assert "base" not in values
-    snapshot = Snapshot.take(config, "short", None, "commit")
+    snapshot = Snapshot.capture(config, "short", None, "commit")
     snapshot.write(tmp_path / "snapshots")
     assert Snapshot.read(tmp_path / "snapshots", snapshot.key).recipe == recipe
 
@@ -281,19 +281,19 @@ def test_the_recipes_for_gpus_of_a_size_keep_the_papers_training_and_offload_not
     engine = ("micro_batch", "processes", "deepspeed", "vllm_memory", "vllm_sleep", "vllm_tensor_parallel")
     paths = {path for path in between("paper", name) if path.split(".")[0] not in ("evaluation", "budget", "pool")}
     assert paths - {"policy.model"} <= {f"grpo.{field}" for field in engine}
-    deepspeed = Snapshot.take(CONFIG, name, None, "commit").deepspeed
+    deepspeed = Snapshot.capture(CONFIG, name, None, "commit").deepspeed
     assert deepspeed is not None and "offload_optimizer" not in deepspeed["zero_optimization"]
 
 
 def test_offload_moves_the_optimizer_and_nothing_else() -> None:
-    plain, offloaded = (Snapshot.take(CONFIG, name, None, "commit").deepspeed for name in ("paper-3b", "paper"))
+    plain, offloaded = (Snapshot.capture(CONFIG, name, None, "commit").deepspeed for name in ("paper-3b", "paper"))
     moved = {"zero_optimization.offload_optimizer": {"device": "cpu", "pin_memory": True}}
     assert differences(plain, offloaded) == moved
 
 
 def keys(root: Path, name: str) -> tuple[str, str]:
     """Return the keys of a recipe's base policy and of its run."""
-    snapshot = Snapshot.take(CONFIG, name, None, "commit")
+    snapshot = Snapshot.capture(CONFIG, name, None, "commit")
     setup = Setup(Workspace(root), snapshot.recipe, snapshot.pool)
     write_mix(setup.workspace, [])
     base = base_policy_folder(setup)
@@ -314,7 +314,7 @@ def test_a_further_stage_of_the_papers_finds_the_policy_that_it_goes_on_from(
 
 
 def test_the_open_recipe_needs_no_key_of_a_provider_and_no_gated_benchmark() -> None:
-    snapshot = Snapshot.take(CONFIG, "open", None, "commit")
+    snapshot = Snapshot.capture(CONFIG, "open", None, "commit")
     assert "gpqa_diamond" not in snapshot.recipe.benchmarks
     assert all(worker.api_key_env is None and worker.api_base for worker in snapshot.pool.workers)
     sections = {path.split(".")[0] for path in between("paper", "open")}
@@ -323,7 +323,7 @@ def test_the_open_recipe_needs_no_key_of_a_provider_and_no_gated_benchmark() -> 
 
 @pytest.mark.parametrize("name", ON_GPUS)
 def test_pool_deepspeed_file_and_room_for_a_prompt_are_there(name: str) -> None:
-    snapshot = Snapshot.take(CONFIG, name, None, "commit")
+    snapshot = Snapshot.capture(CONFIG, name, None, "commit")
     grpo = snapshot.recipe.grpo
     assert snapshot.deepspeed is not None and grpo.vllm
     assert grpo.vllm_max_model_length == 8192 + grpo.max_completion_tokens
@@ -358,13 +358,13 @@ def test_a_change_leaves_another_recipe_that_asks_for_as_many_rollouts(study: st
     entry = KNOWN[study]
     assert isinstance(entry, Changes)
     before = load_recipe(CONFIG, entry.recipe)
-    after = changed(before, entry.changes[name], CONFIG / STUDIES)
+    after = apply_change(before, entry.changes[name], CONFIG / STUDIES)
     assert after != before
     assert after.grpo.steps * after.grpo.rollouts_per_step == before.grpo.steps * before.grpo.rollouts_per_step
 
 
 def test_no_study_of_the_file_has_the_name_of_one_of_the_code() -> None:
-    assert not {*KNOWN} & {*names("ops.evaluation.studies")}
+    assert not {*KNOWN} & {*entry_names("ops.evaluation.studies")}
     assert {study.recipe for study in KNOWN.values()} <= {file.stem for file in (CONFIG / "recipes").glob("*.yaml")}
 
 
@@ -379,7 +379,7 @@ def test_no_study_of_the_file_has_the_name_of_one_of_the_code() -> None:
 )
 def test_a_change_that_leaves_no_recipe_names_file_and_field(change: Change, field: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        changed(QUICK, change, CONFIG / STUDIES)
+        apply_change(QUICK, change, CONFIG / STUDIES)
     assert (caught.value.field, Path(str(caught.value).partition(":")[0]).name) == (field, STUDIES)
 
 

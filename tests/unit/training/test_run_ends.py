@@ -26,7 +26,7 @@ from ops.training.run.checkpoints import (
     report_full_disk,
 )
 from ops.training.run.training_run import CURVE_FILE, RunPlan, RunResult, read_curve
-from ops.workers.client import Counts
+from ops.workers.client import CallCounts
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import NO_CLIENT, Team
 from tests.unit.training.tiny import tiny_plan, train
@@ -97,7 +97,7 @@ def test_steps_after_the_checkpoint_leave_the_curve(tmp_path: Path) -> None:
     curve = TrainingCurve(tmp_path / CURVE_FILE, lambda *_: None)
     curve.start(checkpoint)
     assert [json.loads(line) for line in (tmp_path / CURVE_FILE).read_text(encoding="utf-8").splitlines()] == rows[:5]
-    result = curve.build_result([Counts(live=3, cached=4), Counts(live=1, usd=0.25)])
+    result = curve.build_result([CallCounts(live=3, cached=4), CallCounts(live=1, usd=0.25)])
     assert (result.steps, result.rollouts, result.seconds, result.cost_usd) == (5, 80, 10.0, 2.5)
     assert (result.live_calls, result.cached_calls, result.spent_usd) == (4, 4, 0.25)
     assert result.reward_before == result.reward_after == 0.3

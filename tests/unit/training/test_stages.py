@@ -92,14 +92,14 @@ def test_a_subset_larger_than_the_pool_is_refused_before_training(tmp_path: Path
 
 def test_subsets_are_drawn_by_seed_problem_and_epoch() -> None:
     adaptive = Adaptive(smallest=2, largest=5)
-    draws = {case: adaptive.drawn(9, *case) for case in product(range(3), "abcdef", range(20))}
-    assert draws == {case: adaptive.drawn(9, *case) for case in draws}
+    draws = {case: adaptive.draw_subset(9, *case) for case in product(range(3), "abcdef", range(20))}
+    assert draws == {case: adaptive.draw_subset(9, *case) for case in draws}
     assert {len(ordinals) for ordinals in draws.values()} == {2, 3, 4, 5}
     assert {ordinal for ordinals in draws.values() for ordinal in ordinals} == set(range(9))
     assert all(list(ordinals) == sorted(set(ordinals)) for ordinals in draws.values())
     assert len(set(draws.values())) > 100
     shuffled = adaptive.model_copy(update={"reshuffle": True})
-    orders = [shuffled.drawn(9, *case) for case in draws]
+    orders = [shuffled.draw_subset(9, *case) for case in draws]
     assert [tuple(sorted(order)) for order in orders] == list(draws.values())
     assert any(list(order) != sorted(order) for order in orders)
 
@@ -113,18 +113,18 @@ def test_subsets_are_drawn_by_seed_problem_and_epoch() -> None:
     ],
 )
 def test_a_subset_is_no_larger_than_the_pool(adaptive: Adaptive, workers: int, sizes: set[int]) -> None:
-    assert {len(adaptive.drawn(workers, 1, "a", epoch)) for epoch in range(50)} == sizes
+    assert {len(adaptive.draw_subset(workers, 1, "a", epoch)) for epoch in range(50)} == sizes
 
 
 def test_a_share_of_the_questions_offers_the_whole_pool_and_the_others_the_same_subsets() -> None:
     subsets, mixed = Adaptive(largest=8), Adaptive(largest=8, whole_share=0.25)
     cases = list(product(range(3), "abcdef", range(40)))
-    offers = [mixed.offered(9, *case) for case in cases]
+    offers = [mixed.offer_workers(9, *case) for case in cases]
     whole = [offer == tuple(range(9)) for offer in offers]
     assert 0.2 < sum(whole) / len(cases) < 0.3
     for case, offer in zip(cases, offers, strict=True):
-        assert offer in (tuple(range(9)), subsets.drawn(9, *case))
-    assert [subsets.offered(9, *case) for case in cases] == [subsets.drawn(9, *case) for case in cases]
+        assert offer in (tuple(range(9)), subsets.draw_subset(9, *case))
+    assert [subsets.offer_workers(9, *case) for case in cases] == [subsets.draw_subset(9, *case) for case in cases]
 
 
 def test_the_problems_are_drawn_of_the_benchmarks_that_are_named() -> None:

@@ -89,9 +89,9 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
         raise KeyboardInterrupt
     assert only_run(uri)[1].info.status == "FAILED"
     with MlflowTracking(plan(uri), tmp_path, {"learning_rate": 2e-6}) as attempt:
-        attempt.step(LOGS, row(2))
+        attempt.log_step(LOGS, row(2))
         assert only_run(uri)[1].info.status == "RUNNING"
-        attempt.step(LOGS, row(3))
+        attempt.log_step(LOGS, row(3))
     client, run = only_run(uri)
     assert (run.info.status, run.info.run_name) == ("FINISHED", tmp_path.name)
     recipe = plan(uri).recipe

@@ -14,7 +14,7 @@ import pytest
 from ops.config import Worker
 from ops.core.errors import ConfigError, DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.spending.ledger import Ledger
-from ops.workers.call import BookingDesk
+from ops.workers.call import CallRecorder
 from tests.unit.workers.conftest import ASK, KEY, ask, together
 
 PER_CALL = (10 * 1.0 + 5 * 2.0) / 1e6
@@ -26,8 +26,8 @@ def test_a_live_answer_is_priced_counted_and_booked(client: Any, worker: Any) ->
     assert response.cost_usd == pytest.approx(PER_CALL)
     assert 0 < response.latency_s < 60
     assert client.counts.live == 1
-    assert client.ledger.spent("run") == pytest.approx(response.cost_usd)
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.total_usd("run") == pytest.approx(response.cost_usd)
+    assert client.ledger.count_in_flight("run") == 0
 
 
 def test_sampling_settings_reach_the_server(loopback: Any, client: Any) -> None:
@@ -119,7 +119,7 @@ def test_either_of_two_identical_calls_may_be_cancelled(
 
     assert asyncio.run(race()).text == "Answer: 4"
     assert len(loopback.requests) == (2 if cancelled == "first" else 1)
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.count_in_flight("run") == 0
 
 
 def test_identical_calls_in_flight_are_made_once(loopback: Any, client: Any, worker: Any) -> None:
@@ -173,7 +173,7 @@ def test_a_transient_failure_is_tried_again(loopback: Any, client: Any, worker: 
     assert len(client.cache) == 1
     # A status costs nothing. Other requests were paid for, or may have been.
     paid = 1 if failure.isdigit() else 3
-    assert client.ledger.spent("run") == pytest.approx(paid * response.cost_usd)
+    assert client.ledger.total_usd("run") == pytest.approx(paid * response.cost_usd)
 
 
 def test_concurrent_calls_count_their_own_retries(loopback: Any, client: Any) -> None:
@@ -240,10 +240,10 @@ def test_a_call_that_fails(loopback: Any, make_client: Any, failure: str) -> Non
     with pytest.raises(error, match=says):
         ask(client, worker)
     assert len(loopback.requests) == sent
-    assert (client.counts.failed, client.ledger.in_flight("run")) == (1, 0)
+    assert (client.counts.failed, client.ledger.count_in_flight("run")) == (1, 0)
     # An error status or a request that never arrived costs nothing; a broken connection may have cost a call.
     assert sum(spent.lost for spent in client.ledger.by_run().values()) == (3 if failure == "reset" else 0)
-    assert (client.ledger.spent("run") > 0) == (failure in ("reset", "filtered", "wrong model"))
+    assert (client.ledger.total_usd("run") > 0) == (failure in ("reset", "filtered", "wrong model"))
     assert len(client.cache) == (1 if failure == "filtered" else 0)
     if error is WorkerRefused:
         with pytest.raises(WorkerRefused):
@@ -259,7 +259,7 @@ def test_a_truncated_answer_is_an_answer_and_is_kept(
     response = ask(client, worker)
     assert (response.text, response.finish_reason) == (text, "length")
     assert ask(make_client(), worker).cached
-    assert client.ledger.spent("run") == pytest.approx(response.cost_usd)
+    assert client.ledger.total_usd("run") == pytest.approx(response.cost_usd)
 
 
 @pytest.mark.parametrize("failure", ["401", "400", "500", "404"])
@@ -289,7 +289,7 @@ def test_the_cap_holds_under_200_concurrent_calls_and_the_others_are_refused(loo
     refused = [r for r in results if isinstance(r, OverBudget)]
     assert len(answered) + len(refused) == 200
     assert len(answered) == len(loopback.requests)
-    assert 0 < client.ledger.spent("run") <= cap + 1e-12
+    assert 0 < client.ledger.total_usd("run") <= cap + 1e-12
     # The rest is less than one more call's worst case, because calls waited for unused reservations.
     assert len(answered) >= 24
     assert ask(make_client(cap_usd=10.0), worker, sample=199).text
@@ -332,7 +332,7 @@ def test_a_reply_that_the_ledger_does_not_take_is_kept_and_measures_its_lost_cal
     assert ask(client, worker).cached
     client.ledger.close()
     again = make_client()
-    assert BookingDesk(again.cache, again.ledger).measure_lost()
+    assert CallRecorder(again.cache, again.ledger).book_lost_calls()
     spent = again.ledger.by_run()["run"]
     assert (spent.calls, spent.lost, spent.usd) == (1, 1, pytest.approx(2 * PER_CALL))
 

@@ -17,7 +17,7 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import build_solo_messages
-from ops.spending.ledger import Bill, Departure, Ledger
+from ops.spending.ledger import Bill, Ledger, OutgoingCall
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, open_backend
 from pipelines.commands.shown import PIPED
 from tests.builders import make_problem
@@ -123,7 +123,7 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
     for expected in ("one-run", "another", "precache", "serving", "guesser", "0.1250", "0.3750", "1,010", "0.250000"):
         assert expected in out
     assert "of run held-run" in out
-    ledger.lose(*ledger.mark_sent(Departure(held, "precache", "solver", "a key of no entry")))
+    ledger.mark_lost(*ledger.mark_sent(OutgoingCall(held, "precache", "solver", "a key of no entry")))
     assert podium("ledger") == 0
     out = capsys.readouterr().out
     assert "lost: 1 call of run held-run" in out

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from ops.core.errors import DataError, OverBudget
 from ops.core.usage import MeanUsage, Usage
-from ops.spending.books import Spent
-from ops.spending.ledger import Bill, Departure, Ledger, Reservation
+from ops.spending.books import SpendingSum
+from ops.spending.ledger import Bill, Ledger, OutgoingCall, Reservation
 from ops.spending.ledger_store import SqlConnection
-from ops.spending.local import LocalStore
+from ops.spending.local import LocalLedgerStore
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def test_every_call_is_on_disk_and_in_the_sums(ledger: Ledger, tmp_path: Path) -
     ledger.settle(bill(first, 0.25, "precache", "x"), bill(second, 0.5, "training", "y"))
     ledger.settle(bill(ledger.reserve("a", 1.0, 10.0), 1.0, "training", "x"))
     ledger.settle(Bill(ledger.reserve("b", 1.0, 10.0), "precache", "x", 0.75, usage=Usage(30, 1)))
-    calls = Ledger(tmp_path / "ledger.sqlite").latest(10)
+    calls = Ledger(tmp_path / "ledger.sqlite").latest_calls(10)
     assert [(c.run, c.purpose, c.worker, c.prompt_tokens, c.completion_tokens, c.usd) for c in calls] == [
         ("b", "precache", "x", 30, 1, 0.75),
         ("a", "training", "x", 10, 5, 1.0),
@@ -50,10 +50,10 @@ def test_every_call_is_on_disk_and_in_the_sums(ledger: Ledger, tmp_path: Path) -
         ("a", "precache", "x", 10, 5, 0.25),
     ]
     assert abs(calls[0].at - time.time()) < 60
-    assert [call.usd for call in ledger.latest(1, "a")] == [1.0]
+    assert [call.usd for call in ledger.latest_calls(1, "a")] == [1.0]
     assert ledger.mean_usage("precache") == {"x": MeanUsage(20.0, 3.0)}
-    assert (ledger.spent("a"), ledger.spent("absent")) == (1.75, 0.0)
-    assert ledger.by_purpose("a") == {"precache": Spent(0.25, 1, 10, 5), "training": Spent(1.5, 2, 20, 10)}
+    assert (ledger.total_usd("a"), ledger.total_usd("absent")) == (1.75, 0.0)
+    assert ledger.by_purpose("a") == {"precache": SpendingSum(0.25, 1, 10, 5), "training": SpendingSum(1.5, 2, 20, 10)}
     assert ledger.by_purpose()["precache"].usd == 1.0
     assert {name: spent.usd for name, spent in ledger.by_worker().items()} == {"x": 2.0, "y": 0.5}
     assert {name: spent.usd for name, spent in ledger.by_run().items()} == {"a": 1.75, "b": 0.75}
@@ -76,18 +76,18 @@ def test_reservations_count_until_they_are_returned(ledger: Ledger) -> None:
     ledger.release(first)
     second = ledger.reserve("run", 0.8, 1.0)
     ledger.settle(bill(second, 0.1))
-    assert ledger.in_flight("run") == 0
+    assert ledger.count_in_flight("run") == 0
     ledger.reserve("run", 0.9, 1.0)
 
 
 def test_reserve_many_gives_those_from_the_first_on_that_fit(ledger: Ledger) -> None:
     held = ledger.reserve_many("run", [0.25, 0.25, 0.25, 0.25, 0.25], 1.0)
     assert [reservation.usd for reservation in held] == [0.25] * 4
-    assert ledger.in_flight("run") == 4
+    assert ledger.count_in_flight("run") == 4
     with pytest.raises(OverBudget):
         ledger.reserve_many("run", [0.25, 0.01], 1.0)
     ledger.release(*held)
-    assert ledger.in_flight("run") == 0
+    assert ledger.count_in_flight("run") == 0
     assert len(ledger.reserve_many("run", [0.5, 0.6, 0.1], 1.0)) == 1
 
 
@@ -113,7 +113,7 @@ def test_an_impossible_bill_is_refused(usd: float, prompt: int, completion: int)
 def test_a_call_above_its_worst_case_is_booked_in_full(ledger: Ledger) -> None:
     held = ledger.reserve("run", 0.1, 1.0)
     ledger.settle(bill(ledger.reserve("run", 0.1, 1.0), 0.95))
-    assert ledger.spent("run") == 0.95
+    assert ledger.total_usd("run") == 0.95
     with pytest.raises(OverBudget):
         ledger.reserve("run", 0.1, 1.0)
     ledger.release(held)
@@ -140,12 +140,12 @@ def test_the_cap_holds_in_any_order_and_nothing_leaks(
             reservation, usd = held.pop(0)
             ledger.settle(bill(reservation, usd))
             total += usd
-        assert ledger.spent("run") <= cap + 1e-9
+        assert ledger.total_usd("run") <= cap + 1e-9
     for reservation, usd in held:
         ledger.settle(bill(reservation, usd))
         total += usd
-    assert ledger.spent("run") == pytest.approx(total)
-    assert ledger.spent("run") <= cap + 1e-9
+    assert ledger.total_usd("run") == pytest.approx(total)
+    assert ledger.total_usd("run") <= cap + 1e-9
     with ledger._store._file.connection() as connection:
         assert connection.execute("SELECT count(*) FROM blocks").fetchone() == (0,)
     ledger.close()
@@ -163,10 +163,10 @@ def _storm(path: Path, process: int, together: Any, results: Any) -> None:
                 reservation = ledger.reserve("run", worst, 0.5)
                 break
             except OverBudget:
-                if ledger.in_flight("run") == 0:
+                if ledger.count_in_flight("run") == 0:
                     return 0.0, 0.0
                 time.sleep(0.002)
-        with_it = ledger.spent("run") + sum(ledger.open_reservations().values())
+        with_it = ledger.total_usd("run") + sum(ledger.open_reservations().values())
         usd = worst * (0.4 + 0.6 * (number % 3) / 2)
         ledger.settle(bill(reservation, usd, worker=str(process)))
         return usd, with_it
@@ -188,9 +188,9 @@ def test_500_calls_at_once_in_four_processes_never_pass_the_cap(tmp_path: Path) 
     for process in processes:
         process.join(30)
     ledger = Ledger(path)
-    assert ledger.spent("run") == pytest.approx(sum(paid for paid, _ in outcomes))
+    assert ledger.total_usd("run") == pytest.approx(sum(paid for paid, _ in outcomes))
     # 500 calls of about 0.0016 USD need about 0.8 USD: the cap was reached, and never exceeded at any moment.
-    assert 0.45 <= ledger.spent("run") <= 0.5 + 1e-9
+    assert 0.45 <= ledger.total_usd("run") <= 0.5 + 1e-9
     assert max(highest for _, highest in outcomes) <= 0.5 + 1e-9
     assert ledger.open_reservations() == {}
     assert len(ledger.reserve_many("run", [0.1, 0.1], 1.0)) == 2  # a larger cap allows more calls
@@ -199,11 +199,11 @@ def test_500_calls_at_once_in_four_processes_never_pass_the_cap(tmp_path: Path) 
 _SENDER = """
     import sys, time
     from pathlib import Path
-    from ops.spending.ledger import Bill, Departure, Ledger
+    from ops.spending.ledger import Bill, Ledger, OutgoingCall
     ledger = Ledger(Path(sys.argv[1]))
     done, queued, sent = ledger.reserve_many("run", [0.2, 0.4, 0.3], 1.0)
     ledger.settle(Bill(done, "test", "w", 0.1))
-    ledger.mark_sent(Departure(sent, "test", "w", "key"))
+    ledger.mark_sent(OutgoingCall(sent, "test", "w", "key"))
     print("ready", flush=True)
     time.sleep(60)
 """
@@ -216,7 +216,7 @@ def test_settled_and_sent_calls_of_a_killed_process_are_spent_and_waiting_ones_f
         assert sender.stdout is not None
         assert sender.stdout.readline().strip() == "ready"
         ledger = Ledger(path)
-        assert ledger.by_run() == {"run": Spent(0.1, 1)}  # the holder still runs and may receive the answer
+        assert ledger.by_run() == {"run": SpendingSum(0.1, 1)}  # the holder still runs and may receive the answer
         assert ledger.open_reservations()["run"] >= 0.7
         with pytest.raises(OverBudget):
             ledger.reserve("run", 0.3, 1.0)
@@ -224,34 +224,34 @@ def test_settled_and_sent_calls_of_a_killed_process_are_spent_and_waiting_ones_f
     waited = ledger.reserve("run", 0.6, 1.0)  # refused before; there is room after the holder's end
     with pytest.raises(OverBudget):
         ledger.reserve("run", 0.1, 1.0)
-    assert ledger.by_run() == {"run": Spent(0.4, 1, lost=1, lost_usd=0.3)}
+    assert ledger.by_run() == {"run": SpendingSum(0.4, 1, lost=1, lost_usd=0.3)}
     assert ledger.by_purpose("run")["test"].lost == ledger.by_worker("run")["w"].lost == 1
-    assert ledger.spent("run") == pytest.approx(0.4)
+    assert ledger.total_usd("run") == pytest.approx(0.4)
     assert ledger.open_reservations() == {"run": pytest.approx(0.6)}
-    assert ledger.unmeasured() == ["key"]
+    assert ledger.lost_keys_without_cost() == ["key"]
 
-    [held] = ledger.mark_sent(Departure(waited, "test", "w", "key"))
+    [held] = ledger.mark_sent(OutgoingCall(waited, "test", "w", "key"))
     ledger.settle(Bill(held, "test", "w", 0.1, Usage(10, 5), key="key"))
     # The answer to the same question gives the cost of the lost call, which was paid as well.
-    assert ledger.by_run() == {"run": Spent(pytest.approx(0.3), 2, 10, 5, lost=1, lost_usd=0.1)}
-    assert ledger.unmeasured() == []
+    assert ledger.by_run() == {"run": SpendingSum(pytest.approx(0.3), 2, 10, 5, lost=1, lost_usd=0.1)}
+    assert ledger.lost_keys_without_cost() == []
     assert ledger.mean_usage("test") == {"w": MeanUsage(5.0, 2.5)}
 
 
 def test_a_call_that_was_sent_and_is_lost_counts_at_its_worst_case(ledger: Ledger) -> None:
     settled, refused, lost = ledger.mark_sent(*(
-        Departure(held, "test", "w", f"key {number}")
+        OutgoingCall(held, "test", "w", f"key {number}")
         for number, held in enumerate(ledger.reserve_many("run", [0.25, 0.25, 0.25], 1.0))
     ))  # fmt: skip
     ledger.settle(bill(settled, 0.125))
     ledger.release(refused)
-    ledger.lose(lost)
-    assert ledger.by_run() == {"run": Spent(0.375, 1, 10, 5, lost=1, lost_usd=0.25)}
-    assert ledger.in_flight("run") == 0
+    ledger.mark_lost(lost)
+    assert ledger.by_run() == {"run": SpendingSum(0.375, 1, 10, 5, lost=1, lost_usd=0.25)}
+    assert ledger.count_in_flight("run") == 0
     with pytest.raises(OverBudget):
         ledger.reserve("run", 0.7, 1.0)
-    ledger.measure({"key 2": 0.0625})
-    assert ledger.spent("run") == 0.1875
+    ledger.book_lost_calls({"key 2": 0.0625})
+    assert ledger.total_usd("run") == 0.1875
     ledger.reserve("run", 0.7, 1.0)
 
 
@@ -269,10 +269,10 @@ def test_a_forked_child_does_not_spend_its_parents_reservation(ledger: Ledger) -
     process.join(30)
     assert process.exitcode == 7
     ledger.settle(bill(held, 0.5))
-    assert ledger.spent("run") == 0.5
+    assert ledger.total_usd("run") == 0.5
 
 
-class Failing(LocalStore):
+class Failing(LocalLedgerStore):
     """A store that takes no change while `fails`, as on a full disk."""
 
     fails = False
@@ -290,23 +290,23 @@ def test_a_call_whose_end_the_store_did_not_take_is_known_to_the_ledger(tmp_path
     held = ledger.reserve("run", 1.0, cap)
     beside = ledger.reserve("run", 1.0, cap)
     if how != "settle unsent":
-        [held] = ledger.mark_sent(Departure(held, "test", "w", "key"))
+        [held] = ledger.mark_sent(OutgoingCall(held, "test", "w", "key"))
     ends: dict[str, Callable[[], None]] = {
         "settle": lambda: ledger.settle(bill(held, 0.25)),
-        "lose": lambda: ledger.lose(held),
+        "lose": lambda: ledger.mark_lost(held),
         "release": lambda: ledger.release(held),
         "settle unsent": lambda: ledger.settle(bill(held, 0.25)),
     }
     store.fails = True
     with pytest.raises(DataError, match="full"):
         ends[how]()
-    assert ledger.in_flight("run") == 1, "that call is over, and nobody waits for it"
+    assert ledger.count_in_flight("run") == 1, "that call is over, and nobody waits for it"
     store.fails = False
     books = Ledger(tmp_path / "ledger.sqlite")
-    assert books.spent("run") + sum(books.open_reservations().values()) <= cap
+    assert books.total_usd("run") + sum(books.open_reservations().values()) <= cap
     ledger.settle(bill(beside, 0.5))
     counted = how in ("settle", "lose")
-    assert ledger.by_run()["run"] == Spent(0.5 + counted, 1, 10, 5, int(counted), float(counted))
+    assert ledger.by_run()["run"] == SpendingSum(0.5 + counted, 1, 10, 5, int(counted), float(counted))
     ledger.settle(bill(ledger.reserve("run", 1.0, cap), 1.0))
     with pytest.raises(OverBudget):
         ledger.reserve("run", cap - 1.5 - counted + 0.01, cap)

@@ -12,11 +12,11 @@ import yaml
 from ops.config import Pool, Price, Worker, load_pool, pool_file
 from ops.core.errors import ConfigError
 from ops.core.usage import Usage
-from ops.workers.litellm_private import models
-from ops.workers.new_pool import new_pool
-from ops.workers.pool import SettingChange, difference, pool_rows
-from ops.workers.price_table import price_in_table
-from ops.workers.providers import litellm, most_tokens, price_of, request_settings
+from ops.workers.litellm_private import read_model_table
+from ops.workers.new_pool import create_pool
+from ops.workers.pool import SettingChange, build_pool_table, compare_pools
+from ops.workers.price_table import read_price
+from ops.workers.providers import find_price, import_litellm, max_prompt_tokens, request_settings
 from tests.command import podium
 from tests.unit.workers.conftest import ask
 
@@ -62,12 +62,12 @@ def test_the_paper_pool_has_its_unconstrained_settings_as_a_variant(monkeypatch:
     assert load_pool(CONFIG, "paper:unconstrained-bigcodebench").worker("gpt-5").reasoning_effort == "medium"
     assert len({paper.answers_key, free.answers_key}) == 2
     assert pool_file(CONFIG, "paper:unconstrained") == CONFIG / "pools" / "paper.yaml"
-    assert difference(paper, free).affects_answers == paper.names
+    assert compare_pools(paper, free).affects_answers == paper.names
 
 
 def test_the_local_pool_is_the_quickstarts_and_a_model() -> None:
     local, tools = (load_pool(CONFIG, name) for name in ("local-llm", "quickstart"))
-    changes = difference(tools, local)
+    changes = compare_pools(tools, local)
     assert (changes.added, changes.removed, changes.changed) == (("smollm2-135m",), (), {})
 
 
@@ -76,19 +76,19 @@ def test_the_prices_of_the_paper_pool_are_litellms(monkeypatch: pytest.MonkeyPat
     for worker in paper.workers:
         if worker.name in ("claude-sonnet-4", "gemini-2.5-pro"):  # not in LiteLLM's table; costlier above 200k tokens
             continue
-        price, listed = price_of(worker, ""), price_of(worker.model_copy(update={"price": None}), "")
+        price, listed = find_price(worker, ""), find_price(worker.model_copy(update={"price": None}), "")
         assert (price.input, price.output) == pytest.approx((listed.input, listed.output))
 
 
 def test_the_models_of_today_are_in_litellms_map_and_not_retired() -> None:
-    library = litellm()
+    library = import_litellm()
     for worker in load_pool(CONFIG, "frontier").workers:
         model, provider, *_ = library.get_llm_provider(worker.model)
         entry = library.model_cost.get(worker.model) or library.model_cost[model]
         assert entry["litellm_provider"] == provider
         retired = entry.get("deprecation_date")
         assert retired is None or retired >= "2027-03-01", (worker.name, retired)
-        price = price_of(worker, "frontier.yaml")
+        price = find_price(worker, "frontier.yaml")
         assert 0 < price.input < price.output
 
 
@@ -99,10 +99,11 @@ def test_the_day_of_retirement_is_shown_and_is_no_part_of_an_identity() -> None:
     workers = tuple(worker.model_copy(update={"retired": None}) for worker in paper.workers)
     unknown = paper.model_copy(update={"workers": workers})
     assert (unknown.answers_key, unknown.prices_key) == (paper.answers_key, paper.prices_key)
-    changes = difference(unknown, paper)
+    changes = compare_pools(unknown, paper)
     assert (changes.affects_answers, changes.affects_price) == ((), ())
     assert str(changes).splitlines()[0] == "~ gemini-2.5-pro: retired: none → 2026-12-01"
-    assert [row[-1] for row in pool_rows(paper)[1]][:2] == ["closed, retired 2026-12-01", "closed, retired 2026-06-15"]
+    tags = [row[-1] for row in build_pool_table(paper)[1]]
+    assert tags[:2] == ["closed, retired 2026-12-01", "closed, retired 2026-06-15"]
     assert Pool.model_validate_json(paper.model_dump_json()) == paper
 
 
@@ -168,13 +169,13 @@ def test_an_endpoint_that_is_one_is_taken(url: str) -> None:
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "gemini", "deepinfra"])
 def test_a_pool_of_one_key_agrees_with_litellms_table(name: str) -> None:
-    made, table = load_pool(CONFIG, name), models()
+    made, table = load_pool(CONFIG, name), read_model_table()
     assert len({worker.api_key_env for worker in made.workers}) == 1
     assert len({worker.price for worker in made.workers}) == len(made.workers) >= 3
     for worker in made.workers:
         known = table.get(worker.model) or table[worker.model.partition("/")[2]]
         assert worker.price is not None
-        listed = price_in_table(known, known["litellm_provider"])
+        listed = read_price(known, known["litellm_provider"])
         assert listed is not None
         tiers = [tier for tier in listed.tiers if tier.service_tier in (None, "priority")]
         for ours, theirs in zip([worker.price, *worker.price.tiers], [listed, *tiers], strict=True):
@@ -201,10 +202,10 @@ def test_an_embedded_tool_answers_through_the_same_client(client: Any) -> None:
     first, second = (ask(client, worker, messages) for _ in range(2))
     assert first.text == second.text and first.text
     assert (first.cached, second.cached, first.latency_s) == (False, True, 0.1)
-    bill = price_of(worker, "").usd(first.usage)
+    bill = find_price(worker, "").compute_usd(first.usage)
     assert bill == pytest.approx((first.prompt_tokens * 0.05 + first.completion_tokens * 0.2) / 1e6)
-    assert client.ledger.spent("run") == pytest.approx(bill)
-    assert first.prompt_tokens <= most_tokens(messages)
+    assert client.ledger.total_usd("run") == pytest.approx(bill)
+    assert first.prompt_tokens <= max_prompt_tokens(messages)
 
 
 def test_the_difference_of_two_pools() -> None:
@@ -215,7 +216,7 @@ def test_the_difference_of_two_pools() -> None:
         TOOL | {"name": "cheaper", "price": {"input": 0.5, "output": 2}},
         TOOL | {"name": "new"},
     )
-    changes = difference(old, new)
+    changes = compare_pools(old, new)
     assert (changes.added, changes.removed) == (("new",), ("gone",))
     assert changes.changed["a"] == {"revision": SettingChange("", "2"), "temperature": SettingChange(0.2, 0.9)}
     assert (changes.affects_answers, changes.affects_price) == (("a",), ("cheaper",))
@@ -253,7 +254,7 @@ def test_each_key_covers_what_it_is_named_after(change: dict[str, Any], covered:
     plain, changed = pool(TOOL, TOOL | {"name": "b"}), pool(TOOL | {"name": "b"}, TOOL | change)
     assert (changed.answers_key != plain.answers_key) == ("answers" in covered)
     assert (changed.prices_key != plain.prices_key) == ("prices" in covered)
-    changes = difference(plain, changed)
+    changes = compare_pools(plain, changed)
     assert bool(changes.affects_answers) == ("answers" in covered)
     assert bool(changes.affects_price) == ("prices" in covered)
 
@@ -286,13 +287,13 @@ def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, c
 
 def test_a_new_pool_is_written_from_model_strings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    made = new_pool(tmp_path, "mine", ["openai/gpt-6-luna", "anthropic/claude-haiku-5-5"], None, None)
+    made = create_pool(tmp_path, "mine", ["openai/gpt-6-luna", "anthropic/claude-haiku-5-5"], None, None)
     assert load_pool(tmp_path, "mine") == made
     assert [(each.name, each.api_key_env) for each in made.workers] == [
         ("gpt-6-luna", "OPENAI_API_KEY"), ("claude-haiku-5-5", "ANTHROPIC_API_KEY"),
     ]  # fmt: skip
     assert made.worker("gpt-6-luna").temperature is None, "this model takes only its default"
-    own = new_pool(tmp_path, "own", ["hosted_vllm/my-model"], "http://127.0.0.1:8001/v1", Price(input=0, output=0))
+    own = create_pool(tmp_path, "own", ["hosted_vllm/my-model"], "http://127.0.0.1:8001/v1", Price(input=0, output=0))
     assert (own.workers[0].api_key_env, own.workers[0].price) == (None, Price(input=0, output=0))
 
 
@@ -305,7 +306,7 @@ def test_a_new_pool_that_cannot_be_is_refused_and_not_written(
     tmp_path: Path, name: str, model: str, problem: str
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
-        new_pool(tmp_path, name, [model], None, None)
+        create_pool(tmp_path, name, [model], None, None)
     assert not list(tmp_path.rglob("*.yaml"))
 
 
@@ -332,14 +333,14 @@ def test_the_price_of_a_day() -> None:
         {"since": "2026-12-01", **DOUBLED}, {"since": "2027-03-01", "input": 1, "output": 1},
     ]})  # fmt: skip
     days = (date(2026, 11, 30), date(2026, 12, 1), date(2027, 2, 28), date(2027, 3, 1))
-    assert [dated.usd(MILLIONS, day) for day in days] == [12.0, 24.0, 24.0, 2.0]
+    assert [dated.compute_usd(MILLIONS, day) for day in days] == [12.0, 24.0, 24.0, 2.0]
     assert Price.model_validate_json(dated.model_dump_json()) == dated
 
 
 def test_today_decides_what_a_call_costs_and_what_the_prices_key_is() -> None:
     past, coming = priced(price(TODAY - DAY)), priced(price(TODAY + DAY))
-    assert price_of(past.workers[0], "").usd(MILLIONS) == 24.0
-    assert price_of(coming.workers[0], "").usd(MILLIONS) == 12.0
+    assert find_price(past.workers[0], "").compute_usd(MILLIONS) == 24.0
+    assert find_price(coming.workers[0], "").compute_usd(MILLIONS) == 12.0
     assert past.prices_key == priced(DOUBLED).prices_key
     assert coming.prices_key == priced(BEFORE).prices_key
     assert coming.answers_key == priced(BEFORE).answers_key
@@ -353,8 +354,8 @@ def test_dates_stand_in_their_order(days: list[str]) -> None:
 
 def test_an_announced_price_is_shown_and_compared() -> None:
     dated = priced(price(date(2030, 1, 1)))
-    assert "2 / 10, 4 / 20 from 2030-01-01" in pool_rows(dated)[1][0]
-    assert str(difference(priced(BEFORE), dated)) == (
+    assert "2 / 10, 4 / 20 from 2030-01-01" in build_pool_table(dated)[1][0]
+    assert str(compare_pools(priced(BEFORE), dated)) == (
         "~ a: price: 2 / 10 USD per million tokens → 2 / 10, 4 / 20 from 2030-01-01 USD per million tokens"
     )
 
@@ -363,10 +364,10 @@ def test_a_call_is_booked_at_the_price_of_its_day(loopback: Any, client: Any) ->
     for sample, (since, usd) in enumerate({TODAY - DAY: 140e-6, TODAY + DAY: 70e-6}.items()):
         paid = loopback.worker(name=f"w{sample}", price=price(since))
         assert ask(client, paid, sample=sample).cost_usd == pytest.approx(usd)
-    assert client.ledger.spent("run") == pytest.approx(210e-6)
+    assert client.ledger.total_usd("run") == pytest.approx(210e-6)
 
 
 def test_the_projects_pool_states_the_price_that_is_announced() -> None:
     argon = load_pool(CONFIG, "frontier").worker("gemini-4-argon")
     assert argon.price is not None
-    assert [argon.price.usd(MILLIONS, date(2026, month, 30)) for month in (11, 12)] == [12.0, 24.0]
+    assert [argon.price.compute_usd(MILLIONS, date(2026, month, 30)) for month in (11, 12)] == [12.0, 24.0]

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.core.charts import png
+from ops.core.charts import render_png
 from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
@@ -28,7 +28,7 @@ from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.curation.signal import estimate_group_signals
 from ops.precaching.precache import precache_worker, write_responses
 from ops.precaching.profiles import find_best_worker, forecast_signal, profile_workers, score_oracle, tally_responses
-from ops.results.leaderboard import accuracy_against_cost
+from ops.results.leaderboard import chart_accuracy_against_cost
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from tests.bench.outcomes import MATRIX, matrix_rows, replayed_verdicts
@@ -281,10 +281,10 @@ def test_domains_and_subjects_come_from_the_problems() -> None:
 
 def test_the_plot_is_a_picture_and_needs_an_answer() -> None:
     free = [row("free", "mmlu-0", 1.0, cost_usd=0.0), *ROWS]
-    assert png(accuracy_against_cost(profile_workers(free), ("the oracle", 90.0))).startswith(b"\x89PNG")
-    assert png(accuracy_against_cost(profile_workers(free[:1]))).startswith(b"\x89PNG")
+    assert render_png(chart_accuracy_against_cost(profile_workers(free), ("the oracle", 90.0))).startswith(b"\x89PNG")
+    assert render_png(chart_accuracy_against_cost(profile_workers(free[:1]))).startswith(b"\x89PNG")
     with pytest.raises(ValueError, match="nothing to draw"):
-        accuracy_against_cost(profile_workers([row("a", "mmlu-0", 0.0, status="unreachable")]))
+        chart_accuracy_against_cost(profile_workers([row("a", "mmlu-0", 0.0, status="unreachable")]))
 
 
 CELLS = st.lists(

@@ -13,11 +13,11 @@ from ops.config import Price, RatesOfTier, Worker
 from ops.core.response import Response
 from ops.core.usage import MeanUsage, Usage
 from ops.results.outcome_rows import CallUsage
-from ops.store.entries import Entry, Stored, read_response
-from ops.workers.litellm_private import models
-from ops.workers.price_table import price_in_table
-from ops.workers.providers import litellm, most_tokens
-from ops.workers.replies import usage_of
+from ops.store.entries import Entry, StoredValue, decode_response
+from ops.workers.litellm_private import read_model_table
+from ops.workers.price_table import read_price
+from ops.workers.providers import import_litellm, max_prompt_tokens
+from ops.workers.replies import check_usage
 from tests.faults.remote import user
 
 RATE = st.one_of(st.just(0.0), st.floats(0.001, 100.0))
@@ -62,10 +62,10 @@ def test_what_is_booked_is_never_below_the_bill_nor_below_a_stated_cost(
     price: Price, usage: Usage, stated: float | None
 ) -> None:
     bill = billed(price, usage)
-    assert price.usd(usage) == pytest.approx(bill)
+    assert price.compute_usd(usage) == pytest.approx(bill)
     claimed = Usage(**{**usage.as_dict(), "stated_usd": stated})
-    assert price.usd(claimed) == pytest.approx(max(bill, stated or 0.0))
-    assert price.usd(claimed) >= price.usd(usage)
+    assert price.compute_usd(claimed) == pytest.approx(max(bill, stated or 0.0))
+    assert price.compute_usd(claimed) >= price.compute_usd(usage)
 
 
 @settings(max_examples=300)
@@ -73,16 +73,16 @@ def test_what_is_booked_is_never_below_the_bill_nor_below_a_stated_cost(
 def test_the_worst_case_is_never_below_a_possible_usage(price: Price, usage: Usage, more: tuple[int, int]) -> None:
     prompt, completion = usage.prompt_tokens + more[0], usage.completion_tokens + more[1]
     named = usage.service_tier if usage.service_tier != "priority" else None
-    assert price.most_usd(prompt, completion, named) >= price.usd(usage) - 1e-12
+    assert price.compute_max_usd(prompt, completion, named) >= price.compute_usd(usage) - 1e-12
     if usage.service_tier in ("", "priority"):
-        assert price.most_usd(prompt, completion) >= price.usd(usage) - 1e-12
+        assert price.compute_max_usd(prompt, completion) >= price.compute_usd(usage) - 1e-12
 
 
 @given(price=PRICES, prompt=st.integers(0, 4000), completion=st.integers(0, 2000))
 def test_two_rates_and_two_counts_cost_what_they_always_did(price: Price, prompt: int, completion: int) -> None:
     plain = Price(input=price.input, output=price.output)
-    assert plain.usd(Usage(prompt, completion)) == (prompt * price.input + completion * price.output) / 1e6
-    assert plain.usd(MeanUsage(prompt, completion)) == plain.usd(Usage(prompt, completion))
+    assert plain.compute_usd(Usage(prompt, completion)) == (prompt * price.input + completion * price.output) / 1e6
+    assert plain.compute_usd(MeanUsage(prompt, completion)) == plain.compute_usd(Usage(prompt, completion))
 
 
 ASK = user("What is 2+2? " * 40)
@@ -111,11 +111,11 @@ def test_a_claim_is_booked_at_no_less_than_its_bill_however_its_parts_add_up(
         total_tokens=usage.tokens if has_total else None,
     )
     reply = SimpleNamespace(usage=claim)
-    booked, impossible = usage_of(WORKER, price, ASK, reply, TEXT, "stop", {"service_tier": usage.service_tier})
+    booked, impossible = check_usage(WORKER, price, ASK, reply, TEXT, "stop", {"service_tier": usage.service_tier})
     if impossible is None:
         assert booked.tokens >= usage.tokens, "no token is left out"
         if all(inside):
-            assert price.usd(booked) >= billed(price, usage) - 1e-12
+            assert price.compute_usd(booked) >= billed(price, usage) - 1e-12
 
 
 @pytest.mark.parametrize(("claim", "prompt", "completion"), [
@@ -132,7 +132,7 @@ def test_a_claim_is_booked_at_no_less_than_its_bill_however_its_parts_add_up(
 ])  # fmt: skip
 def test_the_total_says_how_the_parts_add_up(claim: dict[str, Any], prompt: int, completion: int) -> None:
     price = Price(input=1, output=2, cached_input=0.1)
-    usage, impossible = usage_of(WORKER, price, ASK, SimpleNamespace(usage=SimpleNamespace(**claim)), TEXT, "stop")
+    usage, impossible = check_usage(WORKER, price, ASK, SimpleNamespace(usage=SimpleNamespace(**claim)), TEXT, "stop")
     assert (usage.prompt_tokens, usage.completion_tokens, impossible) == (prompt, completion, None)
 
 
@@ -147,15 +147,17 @@ def test_a_stated_cost_raises_what_is_booked_and_never_lowers_it(
 ) -> None:
     price = Price(input=1, output=2)
     claim = SimpleNamespace(prompt_tokens=100, completion_tokens=40, **stated)
-    usage, impossible = usage_of(WORKER, price, ASK, SimpleNamespace(usage=claim), TEXT, "stop")
+    usage, impossible = check_usage(WORKER, price, ASK, SimpleNamespace(usage=claim), TEXT, "stop")
     assert (impossible is None) == believed
-    assert price.usd(usage) == pytest.approx(price.most_usd(most_tokens(ASK), 1000) if usd is None else usd)
+    assert price.compute_usd(usage) == pytest.approx(
+        price.compute_max_usd(max_prompt_tokens(ASK), 1000) if usd is None else usd
+    )
 
 
 def priced() -> list[str]:
-    table = models()
+    table = read_model_table()
     chat = (name for name, entry in table.items() if entry.get("mode") == "chat" and "/" not in name)
-    own = [name for name in chat if price_in_table(table[name], table[name]["litellm_provider"]) is not None]
+    own = [name for name in chat if read_price(table[name], table[name]["litellm_provider"]) is not None]
     keys = ("output_cost_per_reasoning_token", "tiered_pricing")
     special = [name for name, entry in table.items() if any(entry.get(key) for key in keys)]
     return [*own[::12], *(name for name in special if table[name].get("mode") == "chat")][:120]
@@ -163,11 +165,11 @@ def priced() -> list[str]:
 
 def test_a_price_of_the_table_books_no_less_than_litellm_counts() -> None:
     """LiteLLM's own calculation is the reference, at each service tier, below and above each length."""
-    library, table = litellm(), models()
+    library, table = import_litellm(), read_model_table()
     for name in priced():
         entry = table[name]
         provider = entry["litellm_provider"]
-        price = price_in_table(entry, provider)
+        price = read_price(entry, provider)
         if price is None or entry.get("off_peak_pricing"):
             continue
         limits = {tier.above_prompt_tokens for tier in price.tiers if tier.above_prompt_tokens}
@@ -185,20 +187,20 @@ def test_a_price_of_the_table_books_no_less_than_litellm_counts() -> None:
                     )
                 except Exception:  # noqa: BLE001, S112  (it has no calculation for every entry)
                     continue
-                assert price.usd(usage) >= sum(both) * (1 - 1e-9), (name, tier, prompt)
+                assert price.compute_usd(usage) >= sum(both) * (1 - 1e-9), (name, tier, prompt)
 
 
 PLAIN = b'["Answer: 4",10,5,2e-05,0.25,"stop"]'
 
 
 def restored(response: Response) -> Response | None:
-    entry = Entry.of_response("key", "{}", response, 0.0)
-    return read_response("key", Stored(entry.body, entry.checksum))
+    entry = Entry.from_response("key", "{}", response, 0.0)
+    return decode_response("key", StoredValue(entry.body, entry.checksum))
 
 
 def test_a_stored_response_keeps_its_form_and_special_parts_follow_it() -> None:
     plain = Response("Answer: 4", Usage(10, 5), 2e-5, 0.25, "stop", cached=True)
-    assert Entry.of_response("key", "{}", plain, 0.0).body == PLAIN and restored(plain) == plain
+    assert Entry.from_response("key", "{}", plain, 0.0).body == PLAIN and restored(plain) == plain
     usage = Usage(10, 5, 4, 3, reasoning_tokens=2, service_tier="flex", stated_usd=0.5)
     special = Response("Answer: 4", usage, 0.5, 0.25, "stop", cached=True)
     assert restored(special) == special
@@ -217,7 +219,7 @@ def test_a_stored_response_keeps_its_form_and_special_parts_follow_it() -> None:
 ])  # fmt: skip
 def test_an_impossible_price_is_told(price: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Worker.of_file({"name": "a", "model": "openai/m", "price": {"input": 1, "output": 1} | price})
+        Worker.from_file_values({"name": "a", "model": "openai/m", "price": {"input": 1, "output": 1} | price})
 
 
 def test_special_rates_are_shown_and_are_part_of_the_prices_key_only_if_stated() -> None:
@@ -228,6 +230,6 @@ def test_special_rates_are_shown_and_are_part_of_the_prices_key_only_if_stated()
     price = Price(input=2, output=10, cached_input=0.2, cache_write=2.5, reasoning=12, tiers=tiers)
     special = "cached input 0.2, cache write 2.5, reasoning 12"
     assert str(price) == f"2 / 10, {special}, 4 / 15 above 200,000 prompt tokens, 4 / 20 at priority"
-    assert Price(input=2, output=10).stated() == {"input": 2.0, "output": 10.0}
-    assert price.stated()["tiers"][1] == {"input": 4.0, "output": 20.0, "service_tier": "priority"}
+    assert Price(input=2, output=10).as_stated() == {"input": 2.0, "output": 10.0}
+    assert price.as_stated()["tiers"][1] == {"input": 4.0, "output": 20.0, "service_tier": "priority"}
     assert Price.model_validate_json(price.model_dump_json()) == price

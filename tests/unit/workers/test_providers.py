@@ -16,16 +16,16 @@ from ops.config import Worker
 from ops.core.errors import ConfigError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message
 from ops.core.registry import PROVIDERS, Provider
-from ops.workers.failures import Transient, read_failure
-from ops.workers.providers import litellm
-from ops.workers.unsent import unsent
+from ops.workers.failures import TransientFailure, classify_failure
+from ops.workers.providers import import_litellm
+from ops.workers.unsent import find_unsent_settings
 from tests.faults.remote import PRICE
 from tests.unit.workers.conftest import ask
 
 # ── a custom provider ────────────────────────────────────────────────────────
 
 
-class Acme(litellm().CustomLLM):  # type: ignore[misc]
+class Acme(import_litellm().CustomLLM):  # type: ignore[misc]
     """Asks the loopback server in its own form."""
 
     async def acompletion(
@@ -41,13 +41,13 @@ class Acme(litellm().CustomLLM):  # type: ignore[misc]
         if reply.is_error:
             raise CustomLLMError(reply.status_code, reply.text)
         said = reply.json()
-        return litellm().ModelResponse(choices=said["choices"], usage=said["usage"])
+        return import_litellm().ModelResponse(choices=said["choices"], usage=said["usage"])
 
 
 def register(monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
     """Register the provider `acme`, as its file in `ops/providers` would."""
     monkeypatch.setattr(PROVIDERS, "entries", {"acme": Provider("acme", handler=handler)})
-    monkeypatch.setattr(litellm(), "custom_provider_map", [{"provider": "acme", "custom_handler": handler()}])
+    monkeypatch.setattr(import_litellm(), "custom_provider_map", [{"provider": "acme", "custom_handler": handler()}])
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def acme(loopback: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_settings_and_key_reach_it_and_the_answer_is_priced_and_cached(acme: Any, loopback: Any, client: Any) -> None:
-    assert unsent(acme, "pool.yaml") == []
+    assert find_unsent_settings(acme, "pool.yaml") == []
     response = ask(client, acme)
     assert (response.text, response.finish_reason) == ("Answer: 4", "stop")
-    assert response.cost_usd == pytest.approx((10 * 1.0 + 5 * 2.0) / 1e6) == client.ledger.spent("run")
+    assert response.cost_usd == pytest.approx((10 * 1.0 + 5 * 2.0) / 1e6) == client.ledger.total_usd("run")
     [sent] = loopback.requests
     assert {name: sent[name] for name in ("model", "top_k", "max_tokens", "temperature", "extra_body")} == {
         "model": "large", "top_k": 7, "max_tokens": 64, "temperature": 0.2, "extra_body": {"depth": 2},
@@ -85,9 +85,9 @@ def test_a_custom_providers_reply_is_read_as_it_sends_it(
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
-    class Replies(litellm().CustomLLM):  # type: ignore[misc]
+    class Replies(import_litellm().CustomLLM):  # type: ignore[misc]
         async def acompletion(self, *_: object, **__: object) -> Any:
-            return litellm().ModelResponse(choices=[choice], usage=usage)
+            return import_litellm().ModelResponse(choices=[choice], usage=usage)
 
     register(monkeypatch, Replies)
     if status is None:
@@ -96,7 +96,7 @@ def test_a_custom_providers_reply_is_read_as_it_sends_it(
         return
     response = ask(client, acme)
     assert (response.status, response.text) == (status, "It is 4." if status == "answered" else "")
-    assert response.cost_usd == pytest.approx((10 * 1.0 + 5 * 2.0) / 1e6) == client.ledger.spent("run")
+    assert response.cost_usd == pytest.approx((10 * 1.0 + 5 * 2.0) / 1e6) == client.ledger.total_usd("run")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -104,7 +104,7 @@ def test_a_passing_failure_is_tried_again(status: int, acme: Any, loopback: Any,
     loopback.plan = [str(status)]
     response = ask(client, acme)
     assert (response.retries, len(loopback.requests)) == (1, 2)
-    assert client.ledger.spent("run") == pytest.approx(response.cost_usd)  # nobody bills a status
+    assert client.ledger.total_usd("run") == pytest.approx(response.cost_usd)  # nobody bills a status
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def refused(make_client: Any, asked: Worker) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         ask(client, asked)
     assert (caught.value.file, client.counts.retries) == ("pool.yaml", 0)
-    assert (client.ledger.in_flight("run"), client.ledger.spent("run"), len(client.cache)) == (0, 0.0, 0)
+    assert (client.ledger.count_in_flight("run"), client.ledger.total_usd("run"), len(client.cache)) == (0, 0.0, 0)
     assert "\n" not in str(caught.value)
     return caught.value
 
@@ -206,13 +206,13 @@ def test_a_parameter_that_litellm_does_not_send_is_named(loopback: Any, make_cli
 def test_credentials_that_are_lost_in_a_run_are_tried_again_first() -> None:
     """A metadata server that provides credentials may be unreachable for a moment."""
     exceptions = pytest.importorskip("google.auth.exceptions")
-    error = litellm().exceptions.APIConnectionError("away", llm_provider="vertex_ai", model="m")
+    error = import_litellm().exceptions.APIConnectionError("away", llm_provider="vertex_ai", model="m")
     error.__cause__ = exceptions.DefaultCredentialsError("Your default credentials were not found.")
     asked = remote("vertex_ai/gemini-2.5-pro")
-    assert isinstance(read_failure(error, asked, "pool.yaml"), ConfigError)
-    again = read_failure(error, asked, "pool.yaml", worked=True)
-    assert isinstance(again, Transient)
-    assert isinstance(again.in_the_end, ConfigError)
+    assert isinstance(classify_failure(error, asked, "pool.yaml"), ConfigError)
+    again = classify_failure(error, asked, "pool.yaml", has_answered=True)
+    assert isinstance(again, TransientFailure)
+    assert isinstance(again.final_error, ConfigError)
 
 
 @pytest.mark.parametrize("words", ["Missing credentials", "Your default credentials were not found", "missing api key"])

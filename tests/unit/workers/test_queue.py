@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
-from ops.workers.breaker import Breaker
-from ops.workers.machine import MachineLimits, machine_limits
-from ops.workers.queue import Place, RatePacer, WorkerQueue
-from ops.workers.scheduling import Speeds, Turn
+from ops.workers.breaker import CircuitBreaker
+from ops.workers.machine import MachineLimits, open_machine_limits
+from ops.workers.queue import QueuePlace, RatePacer, WorkerQueue
+from ops.workers.scheduling import CallDurations, Turn
 from tests.unit.workers.conftest import ASK
 
 
@@ -27,7 +27,7 @@ def limited(**settings: Any) -> Worker:
     return Worker.model_validate({"name": "w", "model": "openai/m", "price": {"input": 1, "output": 2}} | settings)
 
 
-PLACE = Place(0.0, None, 0.0)
+PLACE = QueuePlace(0.0, None, 0.0)
 
 
 class Clock:
@@ -42,7 +42,7 @@ class Clock:
 
 def crowd(queue: WorkerQueue, times: int, sent_at: float, retry_after_s: float | None = None) -> None:
     for _ in range(times):
-        queue.crowded(sent_at, retry_after_s, 0.5)
+        queue.record_rate_limit(sent_at, retry_after_s, 0.5)
 
 
 def test_a_pace_never_exceeds_its_limit_in_any_minute() -> None:
@@ -58,27 +58,27 @@ def test_a_pace_is_corrected_by_a_calls_real_usage() -> None:
     pace = RatePacer(60)
     start, following = pace.take(0.0, 10, 0.0)
     assert start == 0.0
-    start, following = pace.take(following + pace.seconds(-8), 1, 0.0)
+    start, following = pace.take(following + pace.delay_s(-8), 1, 0.0)
     assert start == 2.0
-    assert pace.take(following + pace.seconds(5), 1, 0.0)[0] == 8.0
+    assert pace.take(following + pace.delay_s(5), 1, 0.0)[0] == 8.0
 
 
 def test_many_429s_halve_the_calls_in_flight_once_and_successes_bring_them_back() -> None:
     clock = Clock()
     queue = WorkerQueue(limited(concurrency=32), clock=clock)
     crowd(queue, 4, sent_at=99.0)
-    assert queue.allowed == 16
+    assert queue.max_in_flight == 16
     crowd(queue, 28, sent_at=99.0)  # all were sent before the limit was halved
-    assert queue.allowed == 16
+    assert queue.max_in_flight == 16
     clock.now = 101.0
     crowd(queue, 4, sent_at=100.5)
-    assert queue.allowed == 8
+    assert queue.max_in_flight == 8
     seen = []
 
     async def succeed() -> None:
         for _ in range(900):
-            queue.answered(PLACE, 5)
-            seen.append(queue.allowed)
+            queue.record_answer(PLACE, 5)
+            seen.append(queue.max_in_flight)
 
     asyncio.run(succeed())
     assert seen == sorted(seen) and seen[0] == 8 and seen[100] < 32 and seen[-1] == 32
@@ -90,11 +90,11 @@ def test_a_stray_429_halves_nothing() -> None:
     async def night() -> None:
         for number in range(500):
             if number % 20 == 0:
-                queue.crowded(time.monotonic(), None, 0.01)
-            queue.answered(PLACE, 5)
+                queue.record_rate_limit(time.monotonic(), None, 0.01)
+            queue.record_answer(PLACE, 5)
 
     asyncio.run(night())
-    assert queue.allowed == 64
+    assert queue.max_in_flight == 64
 
 
 def test_concurrency_never_falls_below_one_call() -> None:
@@ -103,7 +103,7 @@ def test_concurrency_never_falls_below_one_call() -> None:
     for _ in range(10):
         clock.now += 1
         crowd(queue, 4, sent_at=clock.now)
-    assert queue.allowed == 1
+    assert queue.max_in_flight == 1
 
 
 def test_tokens_per_minute_are_estimated_before_and_corrected_after() -> None:
@@ -114,7 +114,7 @@ def test_tokens_per_minute_are_estimated_before_and_corrected_after() -> None:
         for _ in range(4):
             taken = await queue.enter("call", prompt_chars=40)
             starts.append(time.monotonic())
-            queue.answered(taken, 10)
+            queue.record_answer(taken, 10)
             queue.leave(taken, used=20)
         return starts
 
@@ -178,7 +178,7 @@ def test_the_call_with_the_most_remaining_work_goes_first_and_equals_keep_their_
         await asyncio.sleep(0)
         callers = [asyncio.create_task(call(number)) for number in range(len(remaining))]
         await asyncio.sleep(0)
-        assert queue.waiting == len(remaining)
+        assert queue.waiting_calls == len(remaining)
         gate.set()
         await asyncio.gather(*holders, *callers)
         return order
@@ -191,7 +191,7 @@ def test_a_call_that_is_made_again_goes_first() -> None:
     order: list[str] = []
 
     async def call(name: str, again: bool, remaining_s: float) -> None:
-        taken = await queue.enter(name, 4, Turn(lambda _: remaining_s), again=again)
+        taken = await queue.enter(name, 4, Turn(lambda _: remaining_s), is_retry=again)
         order.append(name)
         await asyncio.sleep(0)
         queue.leave(taken, 1)
@@ -206,7 +206,7 @@ def test_a_call_that_is_made_again_goes_first() -> None:
 
 def test_a_surprising_speed_sorts_the_waiting_calls_again() -> None:
     """The second call is followed by one of a worker that turns out to be slow."""
-    slow, speeds = limited(name="slow"), Speeds()
+    slow, speeds = limited(name="slow"), CallDurations()
     queue, order = WorkerQueue(limited(concurrency=1), speeds=speeds), list[str]()
 
     async def call(name: str, turn: Turn) -> None:
@@ -219,7 +219,7 @@ def test_a_surprising_speed_sorts_the_waiting_calls_again() -> None:
         calls = [asyncio.create_task(call("first", Turn())), asyncio.create_task(call("2 s", Turn(lambda _: 2.0)))]
         calls.append(asyncio.create_task(call("slow", Turn(lambda known: known.expected_s(slow)))))
         await asyncio.sleep(0)
-        speeds.learn(slow, 60.0)
+        speeds.record(slow, 60.0)
         await asyncio.gather(*calls)
 
     asyncio.run(ask())
@@ -251,7 +251,7 @@ def test_places_survive_cancellation_and_errors(calls: list[tuple[int, int, bool
             await asyncio.sleep(0)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert queue.waiting == 0
+        assert queue.waiting_calls == 0
         for _ in range(limit):  # every place is free again; otherwise this would wait forever
             await asyncio.wait_for(queue.enter("call", 0), 5)
         return most
@@ -260,13 +260,13 @@ def test_places_survive_cancellation_and_errors(calls: list[tuple[int, int, bool
 
 
 def test_a_workers_speed_is_learnt_unless_it_is_declared() -> None:
-    declared, learnt, speeds = limited(latency_s=2.5), limited(name="b"), Speeds()
+    declared, learnt, speeds = limited(latency_s=2.5), limited(name="b"), CallDurations()
     clock = Clock()
     for tool in (declared, learnt):
         queue = WorkerQueue(tool, speeds=speeds, clock=clock)
         place = asyncio.run(queue.enter("call", 0))
         clock.now += 0.5
-        queue.answered(place, 5)
+        queue.record_answer(place, 5)
     assert (speeds.expected_s(declared), speeds.expected_s(learnt)) == (2.5, 0.5)
 
 
@@ -292,35 +292,35 @@ def test_cancelled_waits_give_their_places_back() -> None:
 
 def test_the_circuit_opens_probes_and_closes() -> None:
     clock = Clock()
-    breaker = Breaker(3, 30.0, clock)
+    breaker = CircuitBreaker(3, 30.0, clock)
     for call in range(3):
-        assert breaker.rest_s(call) == 0
-        breaker.failed(call, "Timeout")
-    assert breaker.rest_s("a") == 30
+        assert breaker.seconds_to_wait(call) == 0
+        breaker.record_failure(call, "Timeout")
+    assert breaker.seconds_to_wait("a") == 30
     clock.now += 31
-    assert breaker.rest_s("a") == 0 and breaker.is_probe("a")
-    assert breaker.rest_s("b") > 0
-    breaker.left("a")  # cancelled, so the next call is the probe
-    assert breaker.rest_s("b") == 0
-    breaker.failed("b", "Timeout")
-    assert breaker.rest_s("c") == 30
+    assert breaker.seconds_to_wait("a") == 0 and breaker.is_probe("a")
+    assert breaker.seconds_to_wait("b") > 0
+    breaker.record_no_result("a")  # cancelled, so the next call is the probe
+    assert breaker.seconds_to_wait("b") == 0
+    breaker.record_failure("b", "Timeout")
+    assert breaker.seconds_to_wait("c") == 30
     clock.now += 31
-    assert breaker.rest_s("c") == 0
-    breaker.succeeded()
-    assert breaker.rest_s("d") == breaker.rest_s("e") == 0
+    assert breaker.seconds_to_wait("c") == 0
+    breaker.record_success()
+    assert breaker.seconds_to_wait("d") == breaker.seconds_to_wait("e") == 0
 
 
 def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
-    breaker = Breaker(2, 30.0)
+    breaker = CircuitBreaker(2, 30.0)
     for call in range(5):
-        breaker.failed(call, "Timeout")
-        assert breaker.rest_s("x") == 0
-        breaker.succeeded()
+        breaker.record_failure(call, "Timeout")
+        assert breaker.seconds_to_wait("x") == 0
+        breaker.record_success()
 
 
 def test_a_worker_that_is_down_is_not_called_until_it_is_back(loopback: Any, client: Any) -> None:
     down = loopback.worker(retries=1, breaker_failures=3, breaker_rest_s=30.0, concurrency=1, timeout_s=60)
-    clock = client._seat(down).queue.breaker._clock = Clock()
+    clock = client._find_handle(down).queue.breaker._clock = Clock()
     loopback.plan.extend(["500"] * 6)
 
     async def ask(sample: int) -> Any:
@@ -347,7 +347,7 @@ def test_a_worker_that_is_down_is_not_called_until_it_is_back(loopback: Any, cli
 
     asyncio.run(night())
     assert len(loopback.requests) == 9
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.count_in_flight("run") == 0
 
 
 # ── a machine ────────────────────────────────────────────────────────────────
@@ -358,7 +358,7 @@ def free(limits: MachineLimits, slots: int) -> int | None:
 
     async def take() -> int | None:
         try:
-            return await asyncio.wait_for(limits.take(slots), 0.3)
+            return await asyncio.wait_for(limits.take_slot(slots), 0.3)
         except TimeoutError:
             return None
 
@@ -371,19 +371,19 @@ def test_two_holders_have_the_slots_once_and_a_cancelled_wait_leaves_nothing(tmp
     assert set(mine) == {0, 1}
     assert free(other, 2) is None
     assert free(holder, 2) is None
-    holder.give(1)
+    holder.release_slot(1)
     assert free(other, 2) == 1
-    other.give(1)
+    other.release_slot(1)
     assert free(holder, 2) == 1
 
 
 def test_times_are_one_for_all_and_a_clock_that_was_set_back_stops_no_call(tmp_path: Path) -> None:
     holder, other = MachineLimits(tmp_path), MachineLimits(tmp_path)
     soon = holder.now() + 60
-    with holder.times() as times:
+    with holder.locked_times() as times:
         times.requests, times.tokens, times.not_before = soon, soon, holder.now() + 86_400
     assert (other.known_times().requests, other.known_times().not_before) == (soon, 0.0)
-    with pytest.raises(RuntimeError), other.times() as times:
+    with pytest.raises(RuntimeError), other.locked_times() as times:
         times.requests = 1.0
         raise RuntimeError
     assert holder.known_times().requests == soon
@@ -402,7 +402,7 @@ def test_a_forked_child_shares_nothing_with_its_parent(tmp_path: Path, asks: boo
         os._exit(0)
     try:
         assert os.read(read, 9) == b"taken"
-        limits.give(0)
+        limits.release_slot(0)
         assert free(MachineLimits(tmp_path), 1) == 0
     finally:
         os.kill(child, 9)
@@ -412,15 +412,15 @@ def test_a_forked_child_shares_nothing_with_its_parent(tmp_path: Path, asks: boo
 def test_workers_of_another_name_model_or_endpoint_share_nothing(tmp_path: Path) -> None:
     worker = limited(concurrency=1)
     changes = ({}, {"name": "b"}, {"model": "openai/n"}, {"api_base": "http://x/v1"})
-    places = [machine_limits(tmp_path, worker.model_copy(update=change)) for change in changes]
+    places = [open_machine_limits(tmp_path, worker.model_copy(update=change)) for change in changes]
     assert [free(place, 1) for place in places] == [0, 0, 0, 0]
-    assert free(machine_limits(tmp_path, worker.model_copy(update={"temperature": 0.9})), 1) is None
+    assert free(open_machine_limits(tmp_path, worker.model_copy(update={"temperature": 0.9})), 1) is None
 
 
 def test_429s_narrow_a_process_as_before(tmp_path: Path) -> None:
     queue = WorkerQueue(limited(concurrency=32), shared=MachineLimits(tmp_path))
     crowd(queue, 4, sent_at=time.monotonic())
-    assert queue.allowed == 16
+    assert queue.max_in_flight == 16
 
     async def enter() -> int:
         tasks = [asyncio.create_task(queue.enter("call", 4)) for _ in range(32)]

@@ -68,7 +68,7 @@ def test_recorded_calls_are_replayed_without_key_cost_or_trace(
     assert again.replayed
     assert not paid.replayed
     assert (client.counts.replayed, client.counts.live, client.counts.cached, client.counts.usd) == (1, 0, 0, 0.0)
-    assert client.ledger.spent("rehearsal") == 0.0
+    assert client.ledger.total_usd("rehearsal") == 0.0
     assert (len(loopback.requests), len(client.cache)) == (1, 1)
 
 
@@ -93,7 +93,7 @@ def test_a_replay_miss_can_be_a_paid_live_call(client: WorkerClient, worker: Wor
     assert not ask_about(0, replay, worker).replayed
     assert ask_about(0, replay, worker).replayed
     assert (replay.counts.live, replay.counts.replayed) == (1, 1)
-    assert replay.ledger.spent("rehearsal") > 0
+    assert replay.ledger.total_usd("rehearsal") > 0
 
 
 # ── with `match: problem`, the tables give the answer, by worker, problem and sample ──
@@ -106,7 +106,7 @@ def test_a_recorded_answer_is_for_any_subtask_and_context(client: WorkerClient, 
     response = ask(replay, worker, messages)
     assert (response.text, response.cost_usd) == ("Answer: 3", 0.25)
     assert (response.finish_reason, response.replayed) == ("stop", True)
-    assert (len(replay.cache), replay.ledger.spent("rehearsal")) == (0, 0.0)
+    assert (len(replay.cache), replay.ledger.total_usd("rehearsal")) == (0, 0.0)
 
 
 @pytest.mark.parametrize(

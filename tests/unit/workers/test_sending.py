@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ops.workers.litellm_private import THROUGH_SESSION, takes_session
-from ops.workers.providers import litellm, provider_error
-from ops.workers.session import before_sending, way_out
+from ops.workers.litellm_private import SESSION_PROVIDERS, can_take_session
+from ops.workers.providers import import_litellm, provider_error
+from ops.workers.session import run_before_sending, session_arguments
 
 BEDROCKS = "anthropic.claude-3-haiku-20240307-v1:0"
 MODELS = {"bedrock": BEDROCKS, "anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-pro"}
@@ -45,7 +45,7 @@ def provider() -> Iterator[tuple[str, list[str]]]:
     server.server_close()
 
 
-@pytest.mark.parametrize("name", sorted(THROUGH_SESSION))
+@pytest.mark.parametrize("name", sorted(SESSION_PROVIDERS))
 def test_a_call_goes_through_our_session(
     provider: tuple[str, list[str]], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,18 +61,18 @@ def test_a_call_goes_through_our_session(
         events.append("marked")
 
     async def call() -> None:
-        way = await way_out(model)
-        with before_sending(mark), suppress(provider_error()):
-            await litellm().acompletion(
+        way = await session_arguments(model)
+        with run_before_sending(mark), suppress(provider_error()):
+            await import_litellm().acompletion(
                 model=model, messages=[{"role": "user", "content": "hi"}], max_retries=0, api_base=url, api_key="k",
                 **way,
             )  # fmt: skip
 
     asyncio.run(call())
-    assert takes_session(model)
+    assert can_take_session(model)
     assert events[:2] == ["marked", "came"]
 
 
 @pytest.mark.parametrize("model", ["azure/gpt-4o", "vertex_ai/gemini-2.5-pro", "nobody/knows", "openai/gpt-5-codex"])
 def test_other_calls_are_marked_before_litellm_prepares_them(model: str) -> None:
-    assert not takes_session(model)
+    assert not can_take_session(model)

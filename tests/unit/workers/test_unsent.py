@@ -13,8 +13,8 @@ import pytest
 
 from ops.config import Pool, Worker, load_pool
 from ops.core.errors import ConfigError
-from ops.workers.providers import is_remote, litellm, provider_error, request_settings
-from ops.workers.unsent import check_pool, unsent
+from ops.workers.providers import import_litellm, is_remote, provider_error, request_settings
+from ops.workers.unsent import check_pool, find_unsent_settings
 from tests.command import podium
 
 pytestmark = pytest.mark.usefixtures("litellm_at_hand")
@@ -53,7 +53,7 @@ def pool(**settings: Any) -> Pool:
     ],
 )
 def test_a_setting_that_is_not_sent_is_named(settings: dict[str, Any], field: str, says: str) -> None:
-    [error] = unsent(worker(**settings), "pool.yaml")
+    [error] = find_unsent_settings(worker(**settings), "pool.yaml")
     assert (error.file, error.field) == ("pool.yaml", f"workers.a.{field}")
     assert says in error.problem and error.remedy and "\n" not in str(error)
     with pytest.raises(ConfigError):
@@ -76,7 +76,7 @@ def test_a_setting_that_is_not_sent_is_named(settings: dict[str, Any], field: st
     ],
 )
 def test_a_setting_sent_under_another_name_is_not_an_error(settings: dict[str, Any]) -> None:
-    assert unsent(worker(**settings), "pool.yaml") == []
+    assert find_unsent_settings(worker(**settings), "pool.yaml") == []
 
 
 @pytest.mark.parametrize("name", POOLS)
@@ -95,7 +95,7 @@ def test_the_projects_pools_are_sent_as_they_stand(name: str, loopback: Any, mon
         loopback.plan.append(json.dumps({"status": 400, "body": {}}))
         with pytest.raises(provider_error()):
             asyncio.run(
-                litellm().acompletion(
+                import_litellm().acompletion(
                     messages=[{"role": "user", "content": "2+2?"}],
                     **settings | {"api_base": loopback.url, "timeout": 30},
                 )

@@ -14,8 +14,8 @@ from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerUnreachable
 from ops.core.usage import Usage
 from ops.workers.client import WorkerClient
-from ops.workers.providers import price_of
-from ops.workers.replies import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, usage_of
+from ops.workers.providers import find_price
+from ops.workers.replies import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, check_usage
 from tests.faults.claims import ANSWER, ASK, IMPOSSIBLE, MOST, counts, reply
 from tests.faults.remote import FaultServer
 from tests.unit.workers.conftest import together
@@ -43,17 +43,17 @@ def test_an_impossible_claim_is_booked_at_the_worst_case_and_stops_the_worker(
         ask(client, asked)
     assert (caught.value.file, caught.value.field) == ("pool.yaml", "workers.remote")
     assert figure in str(caught.value) and "\n" not in str(caught.value)
-    [last, _] = client.ledger.latest(2)
+    [last, _] = client.ledger.latest_calls(2)
     assert (last.prompt_tokens, last.completion_tokens) == booked
-    assert last.usd == pytest.approx(price_of(asked, "").usd(Usage(*booked)))
-    assert client.ledger.in_flight("run") == 0 and client.ledger.open_reservations() == {}
+    assert last.usd == pytest.approx(find_price(asked, "").compute_usd(Usage(*booked)))
+    assert client.ledger.count_in_flight("run") == 0 and client.ledger.open_reservations() == {}
     came = len(server.log())
     with pytest.raises(ConfigError, match="no further call is made"):
         ask(client, asked, sample=2)
     assert len(server.log()) == came, "no call left"
     assert ask(client, asked, sample=1).text == before.text, "what was answered stays"
     assert ask(client, asked).text == ANSWER, "what was paid for is kept"
-    assert client.ledger.spent("run") < 0.01
+    assert client.ledger.total_usd("run") < 0.01
 
 
 LONG = "The answer follows from the sum of both sides. " * 40
@@ -72,7 +72,7 @@ def test_a_claim_of_too_few_tokens_is_compared_with_our_own_count(text: str, cla
         stated = {"prompt_tokens": 10, "completion_tokens": 1, f"{side}_tokens": claim}
         reply = SimpleNamespace(usage=SimpleNamespace(completion_tokens_details=None, **stated))
         messages = [{"role": "user", "content": question}]
-        usage, impossible = usage_of(asked, price_of(asked, ""), messages, reply, answer, "stop")
+        usage, impossible = check_usage(asked, find_price(asked, ""), messages, reply, answer, "stop")
         assert (impossible is None) == believed, (side, usage)
         if not believed:
             assert f"{claim} {side} tokens" in str(impossible)
@@ -107,7 +107,7 @@ def test_a_usage_that_cannot_be_read_is_counted_as_lost(
         ask(client, server.worker(retries=1))
     [spent] = client.ledger.by_run().values()
     assert (spent.lost, spent.calls) == (2, 0) and spent.usd == pytest.approx(2 * (MOST * 1e-6 + 64 * 2e-6))
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.count_in_flight("run") == 0
 
 
 def test_an_answer_cut_at_max_tokens_used_them_all(server: FaultServer, client: WorkerClient) -> None:
@@ -139,8 +139,8 @@ def test_a_provider_that_ignores_max_tokens_exceeds_the_cap_only_by_calls_in_fli
     came = sum(entry["event"] == "came" for entry in server.log())
     assert came <= 4
     per_call = (MOST * 1.0 + 2 * tokens * 2.0) / 1e6
-    assert client.ledger.spent("run") <= cap + 4 * per_call
-    assert client.ledger.in_flight("run") == 0
+    assert client.ledger.total_usd("run") <= cap + 4 * per_call
+    assert client.ledger.count_in_flight("run") == 0
 
 
 def test_a_call_that_waited_for_room_does_not_leave_after_an_impossible_claim(
@@ -152,7 +152,7 @@ def test_a_call_that_waited_for_room_does_not_leave_after_an_impossible_claim(
     results = together(client, server.worker(retries=1), 6, ASK)
     assert all("no further call is made" in str(result) for result in results)
     assert sum(entry["event"] == "came" for entry in server.log()) <= 2
-    assert client.ledger.in_flight("run") == 0 and client.ledger.open_reservations() == {}
+    assert client.ledger.count_in_flight("run") == 0 and client.ledger.open_reservations() == {}
 
 
 CLAIMS = st.one_of(
@@ -174,7 +174,7 @@ def test_booked_usage_is_possible_for_any_claim(
     asked = Worker(name="a", model="openai/x", max_tokens=max_tokens, price={"input": 1, "output": 2})  # type: ignore[arg-type]
     details = SimpleNamespace(reasoning_tokens=thought)
     claim = SimpleNamespace(prompt_tokens=prompt, completion_tokens=completion, completion_tokens_details=details)
-    usage, impossible = usage_of(asked, price_of(asked, ""), ASK, SimpleNamespace(usage=claim), text, reason)
+    usage, impossible = check_usage(asked, find_price(asked, ""), ASK, SimpleNamespace(usage=claim), text, reason)
     assert type(usage.prompt_tokens) is int and type(usage.completion_tokens) is int
     assert 1 <= usage.prompt_tokens <= MOST + HIDDEN_PROMPT_TOKENS
     delivered = len(text.encode(errors="replace"))

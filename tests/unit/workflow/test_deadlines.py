@@ -17,7 +17,7 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.workers.client import WorkerClient
-from ops.workers.scheduling import ALONE, Turn
+from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -55,12 +55,12 @@ def test_cached_responses_wait_for_no_place(make_client: Callable[..., WorkerCli
 
     async def scenario() -> tuple[bool, list[bool]]:
         await ask("What is 1 + 1?")
-        queue = client._seat(tool).queue
+        queue = client._find_handle(tool).queue
         place = await queue.enter("another call", 0)  # the only one
         warm = await asyncio.wait_for(ask("What is 1 + 1?"), timeout=30)
         new = [asyncio.create_task(ask("What is 2 + 2?")) for _ in range(3)]
         await asyncio.sleep(0.05)
-        assert queue.waiting == 1
+        assert queue.waiting_calls == 1
         queue.leave(place, 0)
         return warm.steps[0].response.cached, [trace.steps[0].response.cached for trace in await asyncio.gather(*new)]
 
@@ -167,7 +167,7 @@ def test_a_clients_reported_waiting_does_not_count() -> None:
         """A client that waits for others before each call."""
 
         async def complete(
-            self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, turn: Turn = ALONE
+            self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, turn: Turn = INDEPENDENT_CALL
         ) -> Response:
             with turn.waiting():
                 await asyncio.sleep(1000.0)

@@ -14,7 +14,7 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.workers.queue import WorkerQueue
-from ops.workers.scheduling import ALONE, Client, Speeds, Turn
+from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Client, Turn
 from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -60,7 +60,7 @@ class Queued:
     """Another client behind the real queue of each worker."""
 
     def __init__(self, client: Client) -> None:
-        self.client, self.speeds = client, Speeds()
+        self.client, self.speeds = client, CallDurations()
         self.queues: dict[str, WorkerQueue] = {}
 
     def queue(self, worker: Worker) -> WorkerQueue:
@@ -69,7 +69,7 @@ class Queued:
         return self.queues.setdefault(worker.name, new)
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = ALONE
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         queue = self.queue(worker)
         place = await queue.enter("call", 0, turn)
@@ -77,7 +77,7 @@ class Queued:
             response = await self.client.complete(worker, messages, sample=sample)
         finally:
             queue.leave(place, 0)
-        queue.answered(place, response.completion_tokens)
+        queue.record_answer(place, response.completion_tokens)
         return response
 
 

@@ -1,9 +1,10 @@
-"""The synthetic environment: seeded problem families, tool workers that solve parts, generalists that try everything.
+"""The synthetic environment, which needs no downloads and no keys.
 
-What belongs here: everything that only the quickstart without downloads and keys needs. What does not: anything that
-real benchmarks or real models use. No other package imports it: `ops.core.registry` names `plugin`, which registers its
-workers, problems and workflows.
+It has families of problems that are generated from a seed, tool workers that solve parts of a problem, and generalist
+workers that try to solve any problem. Code that real benchmarks or real models use does not belong here. No other
+package imports this one. Instead, `ops.core.registry` names its module `plugin`, which registers the workers, problems
+and workflows.
 
-The problem families and the workers share the fact tables in `data/knowledge` and the meaning of formal clauses
-(`ledgers`): a worker reads only the messages that it receives.
+The families and the workers share the fact tables in `data/knowledge` and the meaning of formal clauses (`phrases`).
+A worker knows nothing else about a problem than the messages that it receives.
 """

@@ -1,7 +1,8 @@
-"""Sums in ordinary words: questions that consist of arithmetic with numbers and of nothing else.
+"""Recognize questions that consist only of arithmetic with numbers, in figures or in ordinary words.
 
 Examples are "What is 17 * 23?", "17 times 23", "Subtract 7 from fifteen." and "How much is 20 % of 150?". Every word of
-the question has to be understood; otherwise it is no sum, so that a longer question is never mistaken for one.
+the question must be understood. Otherwise it does not count as a sum, so that a longer question is never mistaken for
+one.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from ops.core import cpython
 from ops.synthetic.formula import MAX_LENGTH
 
 MAX_POWER = 64
+"""The largest exponent of a power in a sum."""
 MAX_DIGITS = 60
-"""Digits of the largest number that a sum may contain or give."""
+"""The largest number of digits of a number that a sum contains or gives."""
 
 _SIGNS = str.maketrans({
     "×": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "÷": "/", "−": "-", "–": "-", "—": "-", "’": "'", "$": " ",
@@ -71,8 +73,10 @@ _EDGES = re.compile(rf"^(?:{_OPENING} )*|(?: {_ENDING})*$")
 
 
 def find_sum(question: str) -> str | None:
-    """Return the sum that the question consists of in the grammar of `ops.synthetic.find_sum`; None for any other
-    question."""
+    """Return the sum that the question consists of, in the grammar of `ops.synthetic.formula`.
+
+    Returns None for any other question.
+    """
     if len(question) > MAX_LENGTH:
         return None
     text = question.lower().translate(_SIGNS)
@@ -81,7 +85,7 @@ def find_sum(question: str) -> str | None:
     text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != "".join(text.split()):
-        return None  # a character that no token has
+        return None  # the text has a character that is not part of a token
     text = _in_figures(tokens)
     text = _EDGES.sub("", _signed(_EDGES.sub("", text)))
     body = text.replace(" ", "").replace("^", "**")
@@ -93,13 +97,16 @@ def find_sum(question: str) -> str | None:
 
 
 def sum_value(question: str) -> Fraction | None:
-    """Return the exact value of the sum that the question consists of; None for any other question."""
+    """Return the exact value of the sum that the question consists of, or None for any other question."""
     body = find_sum(question)
     return None if body is None else evaluate_sum(body)
 
 
 def evaluate_sum(body: str) -> Fraction | None:
-    """Return the exact value of a formula of numbers; None if it has none, or one of more than `MAX_DIGITS` digits."""
+    """Return the exact value of a formula of numbers.
+
+    Returns None if the formula has no value, or a value with more than `MAX_DIGITS` digits.
+    """
     try:
         return _value(cpython.parse(body, "eval").body, body)
     except (SyntaxError, RecursionError, ZeroDivisionError, ValueError):
@@ -130,7 +137,7 @@ def _value(node: ast.expr, text: str) -> Fraction:
 
 
 def _in_figures(tokens: list[str]) -> str:
-    """Return the tokens in one line with number words as figures: "twenty - three" and "two hundred and five" too."""
+    """Return the tokens in one line with number words as figures, such as 23 for "twenty - three"."""
     words: list[str] = []
     place = 0
     while place < len(tokens):
@@ -168,7 +175,7 @@ def _joins(before: str, word: str, after: str) -> bool:
 
 
 def _signed(text: str) -> str:
-    """Return the text with the words of arithmetic as signs."""
+    """Return the text with words such as "plus" replaced by the signs of arithmetic."""
     text = _DIFFERENCE.sub(
         lambda match: f"({max(match.groups(), key=_number)}-{min(match.groups(), key=_number)})", text
     )

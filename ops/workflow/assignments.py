@@ -1,12 +1,14 @@
-"""Find the lists that a completion assigns to the three names, and the last block of them that is whole.
+"""Find the lists that a completion assigns to the three names, and the last complete block of them.
 
-A **block** is three assignments in a row, one of each name; it is whole when all three are lists that can be read.
-The last whole one counts. Lists in a row are grouped in the prompt's order, wherever they begin (M S A M S, the
-second block cut off, are M S A and a rest); in another order only where they are blocks from the first to the last.
-Where that gives two readings or none, the text is ambiguous. An attempt that is no closed list and is followed by
-another to the same name is replaced by it.
+A block consists of three successive assignments, one for each name. It is complete if all three values are lists that
+can be read. The last complete block counts. Successive assignments are grouped in the order of the names in the prompt,
+so that `M S A M S` (the initials of the names) is one block and the beginning of a second one that was cut off. Another
+order is accepted only if it divides all successive assignments into blocks. If the assignments can be grouped in two
+ways or in none, the text is ambiguous. If an incomplete list is followed by another assignment to the same name, only
+the later one counts.
 
-One regular expression goes through the text from left to right and passes no list twice; the rest is bounded.
+A regular expression reads the text once from left to right and reads no list twice. The remaining work is bounded by
+constants, so that the total time is linear.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from ops.workflow.literals import LIST_PATTERN, MAX_TOKENS, PATTERN_FLAGS, Forma
 from ops.workflow.turn import find_turn_ends
 
 NAMES = ("model_id", "subtasks", "access_list")
-"""In the prompt's order."""
+"""The names of the three lists in the order of the prompt."""
 
 _MAX_ASSIGNMENTS = 2048
-"""How many assignments are examined, the last ones."""
+"""The largest number of assignments that are examined, counted from the last one backwards."""
 _MAX_LISTS = 24
-"""How many lists are handed to `ast`, from the last assignment backwards."""
+"""The number of lists of the largest size that are parsed, counted from the last assignment backwards."""
 _LIST_OVERHEAD = 16
-"""Overhead of examining a list, in tokens."""
+"""The cost of examining a list in addition to its tokens, expressed in tokens."""
 
 _SPELLINGS = ("[Mm][Oo][Dd][Ee][Ll][_ ][Ii][Dd]", "[Ss][Uu][Bb][Tt][Aa][Ss][Kk][Ss]",
               "[Aa][Cc][Cc][Ee][Ss][Ss][_ ][Ll][Ii][Ss][Tt]")  # fmt: skip
@@ -42,7 +44,10 @@ _MARKS = (r"\*\*", r"\*", "`")
 
 
 def _closing_mark(sign: str) -> str:
-    """The mark that sets a name (or a name and its `sign`) in bold, italics or code: chat models cannot help it."""
+    """Return a pattern for the mark that ends bold, italic or code text around a name or around a name and its `sign`.
+
+    Chat models often write names in this way.
+    """
     pairs = (rf"{mark}(?<={mark}{name}{sign}{mark})" for name in _SPELLINGS for mark in _MARKS)
     return f"(?:(?=[*`])(?:{'|'.join(pairs)}))?+"
 
@@ -59,7 +64,7 @@ _ASSIGNMENT = re.compile(
 )
 _AFTER_NAME = re.compile(rf"{_NAME}\W", PATTERN_FLAGS)
 _CONTINUES = re.compile(r"[ \t]*+(?:\+|\*[ \t]*+[0-9]|\[)")
-"""What makes the list only the beginning of an expression: `[0] * 3`, `[0] + [1]`, `[0][0]`."""
+"""A pattern for text that continues a list as an expression, as in `[0] * 3`, `[0] + [1]` and `[0][0]`."""
 _WORD = re.compile(r"""(?![bBfF][rR]?+["']|[rR][bBfF]["'])[^\W\d]""")
 _OTHER_FORMS = (
     (FormatFailure.TUPLE, re.compile(r"""\((?:[ \t\n]*+(?:[\[("'“‘)]|[+-]?+[0-9]))""")),
@@ -68,24 +73,26 @@ _OTHER_FORMS = (
 )
 _VALUE = re.compile(r"""[+-]?+[0-9]|["'“‘{]""")
 Reading = list[Value] | FormatFailure
+"""The value of an assignment, or the reason why it is not a list that can be read."""
 
 
 class AssignedLists(NamedTuple):
-    """What a text assigns: the last whole `block`, one list a name in the order of `NAMES`, or why there is none."""
+    """The result of the search for lists in a text."""
 
     block: list[list[Value]] | None
+    """The three lists of the last complete block in the order of `NAMES`, or None if there is no such block."""
     defects: dict[str, FormatFailure]
-    """Names whose last assignment is no list that can be read."""
+    """The failure of each name whose last assignment is not a list that can be read."""
     missing: tuple[str, ...] = ()
-    """Names that are assigned nothing."""
+    """The names that are not assigned a value."""
     keys: tuple[str, ...] = ()
-    """Names in quotes with a colon: keys of JSON or of a dictionary."""
+    """The names that occur in quotes and with a colon, as keys of JSON or of a dictionary."""
 
 
 def find_last_block(text: str, max_tokens: int = MAX_TOKENS) -> AssignedLists:
-    """The last complete block of the model's own turn. Never raises, for any text.
+    """Find the last complete block of lists in the model's own turn. Never raises an exception, for any text.
 
-    `max_tokens` bounds a list. Only the last few thousand assignments are examined.
+    `max_tokens` is the largest number of tokens of a list. Only the last two thousand assignments are examined.
     """
     turn, matches = _cut_at_turn_end(text)
     attempts = _Assignments(turn, matches, max_tokens)
@@ -104,7 +111,10 @@ def find_last_block(text: str, max_tokens: int = MAX_TOKENS) -> AssignedLists:
 
 
 def _cut_at_turn_end(text: str) -> tuple[str, deque[re.Match[str]]]:
-    """`text` up to the end of the model's turn, and its assignments; marks in a closed list's strings are words."""
+    """Return the text up to the end of the model's turn, and the assignments in it.
+
+    A mark inside a complete list does not end the turn, because it is part of a string.
+    """
     recent: deque[re.Match[str]] = deque(maxlen=_MAX_ASSIGNMENTS)
     ends = find_turn_ends(text)
     end = next(ends, None)
@@ -140,7 +150,7 @@ def _recognize_other_form(text: str, end: int) -> FormatFailure | None:
 
 
 class _Assignments:
-    """The assignments of a text in order, but for those that were replaced at once; each read once, when asked for."""
+    """The assignments of a text in order. Each of them is read when it is first needed."""
 
     def __init__(self, text: str, matches: Iterable[re.Match[str]], max_tokens: int) -> None:
         self._text, self._max_tokens = text, max_tokens
@@ -149,13 +159,13 @@ class _Assignments:
         self._matches: list[re.Match[str]] = []
         self.names: list[str] = []
         self.keys: set[str] = set()
-        """Names in quotes with a colon."""
+        """The names that occur in quotes and with a colon."""
         for match in matches:
             name = _assigned_name(match)
             if match["key"]:
                 self.keys.add(name)
             elif match["list"] is None and match["colon"] and not _recognize_other_form(text, match.end()):
-                continue  # a name, a colon and words: prose
+                continue  # a name with a colon and words after it is prose
             elif self.names and self.names[-1] == name and not self._matches[-1]["closed"]:
                 self._matches[-1] = match
             else:
@@ -163,7 +173,10 @@ class _Assignments:
                 self.names.append(name)
 
     def read_list(self, place: int) -> Reading:
-        """The list of an assignment, or its defect; `TOO_LONG` for what is beyond the text's budget."""
+        """Return the list of an assignment or its failure.
+
+        The failure is `TOO_LONG` if the budget for this text has been used up.
+        """
         if place not in self._readings:
             if self._budget <= 0:
                 return FormatFailure.TOO_LONG
@@ -172,16 +185,16 @@ class _Assignments:
         return self._readings[place]
 
     def is_complete_block(self, start: int) -> bool:
-        """Whether the three from `start` on are lists."""
+        """Return whether the three assignments from position `start` on are lists that can be read."""
         return all(isinstance(self.read_list(place), list) for place in range(start, start + 3))
 
     def read_last_of_each(self) -> dict[str, Reading]:
-        """By name: what its last assignment gives."""
+        """Return the list or the failure of the last assignment to each name."""
         return {name: self.read_list(place) for name, place in {name: i for i, name in enumerate(self.names)}.items()}
 
 
 def _read_list(text: str, match: re.Match[str], max_tokens: int) -> tuple[Reading, int]:
-    """The list of one assignment or its defect, and how many tokens were examined."""
+    """Return the list of one assignment or its failure, and the number of tokens that were examined."""
     source, end = match["list"], match.end()
     if source is None:
         return _recognize_other_form(text, end) or FormatFailure.NOT_A_LIST, 1
@@ -196,7 +209,10 @@ def _read_list(text: str, match: re.Match[str], max_tokens: int) -> tuple[Readin
 
 
 def _find_last_complete_blocks(attempts: _Assignments) -> set[int]:
-    """Where the last whole block begins: one place, none, or more where it can be read in several ways."""
+    """Return the possible positions at which the last complete block begins.
+
+    There are several if the assignments can be grouped in more than one way, and none if there is no complete block.
+    """
     end = len(attempts.names)
     while end >= len(NAMES):
         start = _start_of_run(attempts.names, end)
@@ -207,7 +223,7 @@ def _find_last_complete_blocks(attempts: _Assignments) -> set[int]:
 
 
 def _start_of_run(names: list[str], end: int) -> int:
-    """Where the run that ends before `end` begins: names of which any three in succession differ."""
+    """Return the start of the run that ends before `end`; in a run, any three successive names differ."""
     start = end - 1
     while start and names[start - 1] not in names[start : min(start + 2, end)]:
         start -= 1
@@ -215,7 +231,7 @@ def _start_of_run(names: list[str], end: int) -> int:
 
 
 def _candidate_starts(attempts: _Assignments, start: int, end: int) -> set[int]:
-    """Candidates for the start of the last complete block of a run, one for each way of grouping the run."""
+    """Return the start of the last complete block of a run for each way of grouping the run."""
     firsts = {place for place in range(start, min(start + 2, end - 3) + 1) if _is_in_order(attempts.names, place)}
     if (end - start) % len(NAMES) == 0:
         firsts.add(start)
@@ -230,6 +246,6 @@ def _is_in_order(names: list[str], place: int) -> bool:
 
 
 def _last_complete_start(attempts: _Assignments, first: int, end: int) -> list[int]:
-    """The last whole block of those that follow one another from `first` on; empty: none is."""
+    """Return the start of the last complete block among the successive blocks from `first` on, or an empty list."""
     places = range(first, end - 2, len(NAMES))
     return list(islice(filter(attempts.is_complete_block, reversed(places)), 1))

@@ -1,4 +1,4 @@
-"""Worker descriptions (cards): measurements that the Conductor's prompt may show beside the ordinals."""
+"""Worker cards describe workers by measurements, which the Conductor's prompt may show beside the ordinals."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ops.core.errors import DataError
 from ops.spending.books import format_usd
 
 DOMAIN_WORDS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
-"""Domains in the order of a card, in words."""
+"""The names of the domains in words, in the order in which a card lists them."""
 
 
 class WorkerCard(Settings):
-    """One worker's measured accuracy and price; without its name."""
+    """The measured accuracy and price of one worker, without its name."""
 
     accuracy: dict[str, float] = Field(min_length=1)
-    """Domain → share of correct answers (0-1)."""
+    """The share of correct answers (0 to 1) for each domain."""
     cost_usd: float = Field(ge=0)
-    """Mean USD per call."""
+    """The mean cost of a call in USD."""
 
     def describe(self) -> str:
-        """Return for example `mathematics 71 %, programming 5 %; $0.0021 a call`."""
+        """Return the card in words, for example `mathematics 71 %, programming 5 %; $0.0021 a call`."""
         strengths = ", ".join(
             f"{DOMAIN_WORDS.get(name, name)} {share:.0%}" for name, share in self._ordered_accuracies()
         )
         return f"{strengths.replace('%', ' %')}; {format_usd(self.cost_usd)} a call"
 
     def describe_briefly(self) -> str:
-        """Return the card in few tokens: `math 71 code 5 $0.0021`."""
+        """Return the card in few tokens, for example `math 71 code 5 $0.0021`."""
         strengths = " ".join(f"{name} {100 * share:.0f}" for name, share in self._ordered_accuracies())
         return f"{strengths} {format_usd(self.cost_usd)}"
 
@@ -42,7 +42,7 @@ class WorkerCard(Settings):
 
 
 def load_cards(data: Path, offered: Sequence[str]) -> tuple[WorkerCard, ...]:
-    """Load the cards of the `offered` workers, by ordinal, from `data/profiles.json`.
+    """Load the cards of the `offered` workers, in their order, from `profiles.json` in the folder `data`.
 
     Raises `DataError` if the file is missing or a worker was not measured.
     """

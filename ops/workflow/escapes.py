@@ -1,6 +1,6 @@
-r"""What a backslash in a subtask means: LaTeX stays as it stands, and what is rendered is read back the same.
+r"""Interpret backslashes in subtasks, so that LaTeX stays unchanged and a rendered subtask is read back unchanged.
 
-A string is written in one of two ways, and which of them is plain from its backslashes:
+A string is written in one of two ways, which its backslashes distinguish:
 
 - *escaped*, as Python and JSON want it: every backslash is doubled or begins one of the escapes
   `\n \r \t \" \' \uXXXX` (and a backslash at the end of a line joins it with the next);
@@ -27,7 +27,8 @@ _LATEX_COMMANDS = re.compile(
         |riangleleft|rianglelefteq|riangleq|riangleright|rianglerighteq|t|woheadrightarrow)""",
     re.VERBOSE,
 )
-"""LaTeX's commands that begin like an escape; not `\\ni` and `\\nless`, more often a new line before "i" or "less"."""
+"""The LaTeX commands that begin like an escape. `\\ni` and `\\nless` are missing, because they are more often a new
+line before "i" or "less"."""
 
 _BLANKS = {"n": "\n", "r": "\r", "t": "\t"}
 _BACKSLASH = re.compile(
@@ -39,7 +40,7 @@ _JSON_ESCAPE = re.compile(r'\\(?:(?P<blank>[nrt])(?P<word>[A-Za-z]*+)|(?P<other>
 
 
 def unescape_text(literal: str) -> str:
-    """Return the text that the inside of a string spells, without its quotes."""
+    """Return the text that a string literal without its quotes stands for."""
     pasted = any(_stays_as_written(backslash) for backslash in _BACKSLASH.finditer(literal))
     return _BACKSLASH.sub(lambda backslash: _replace_backslash(backslash, pasted), literal)
 
@@ -75,7 +76,7 @@ def _replace_backslash(backslash: re.Match[str], pasted: bool) -> str:
 
 
 def _avoid_latex_command(escape: re.Match[str]) -> str:
-    """Return JSON's escape by code if its letter would be read as a LaTeX command's."""
+    """Return a JSON escape as a code such as `\\u000a` if it would otherwise be read as a LaTeX command."""
     if escape["other"]:
         return "\\u0008" if escape["other"] == "b" else "\\u000c"
     if _is_latex_command(escape):

@@ -1,4 +1,4 @@
-"""Grade answers, asking a judge where a benchmark has one."""
+"""Grade answers with the benchmark's grader, or with its judge (a model) if it has one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ops.workers.scheduling import Client
 from ops.workflow.controls import escape_control_tokens
 
 MAX_JUDGED_CHARACTERS = 50_000
-"""A longer answer is wrong: no judge is paid to read it."""
+"""The largest number of characters of an answer that a judge reads. A longer answer counts as wrong without a call."""
 
 
 async def grade_answers(
     problems: Sequence[Problem], answers: Sequence[str | None], client: Client
 ) -> list[Grade | None]:
-    """Return the grade of each problem's answer, computed in a thread or by the benchmark's judge; None without an
-    answer.
+    """Return the grade of each problem's answer, or None where there is no answer.
 
-    Raises the client's `OverBudget` and `ConfigError` after the calls in flight have ended.
+    Answers of benchmarks with a judge are graded by calls of the judge, and all others in a thread. Raises the client's
+    `OverBudget` and `ConfigError` after the calls in flight have ended.
     """
     grades: list[Grade | None] = [None] * len(problems)
     there = [index for index, answer in enumerate(answers) if answer is not None]
@@ -43,7 +43,10 @@ async def grade_answers(
 
 
 async def ask_judge(problem: Problem, response: str, client: Client) -> Grade:
-    """Let the benchmark's judge grade one response; a judge that cannot be reached makes it unscorable."""
+    """Let the judge of the problem's benchmark grade one response.
+
+    The grade is unscorable if the judge cannot be reached.
+    """
     grader = GRADERS[problem.grader]
     assert grader.parse_judge_reply is not None
     answer = grader.extract_answer(problem, response)
@@ -62,7 +65,7 @@ async def ask_judge(problem: Problem, response: str, client: Client) -> Grade:
 
 
 def build_judge_request(problem: Problem, answer: str) -> tuple[Worker, list[Message]]:
-    """Return the judge of the problem's benchmark, and the messages with which it is asked about an answer."""
+    """Return the judge of the problem's benchmark, and the messages that ask it to grade an answer."""
     ask = GRADERS[problem.grader].build_judge_messages
     assert ask is not None
     messages = [{**message, "content": escape_control_tokens(message["content"])} for message in ask(problem, answer)]

@@ -1,9 +1,9 @@
-"""Read one list of Python literals out of a text, without evaluating anything, in linear time; name what fails.
+"""Read a list of Python literals from a text in linear time and without evaluating code, or name the failure.
 
-Why linear: `LIST_PATTERN` never reads a character as part of two lists: a list, or an apparent
-beginning of one, is consumed up to where it fails. A string without an end is given back, but the
-stretch that was searched for its end holds no other quote that could open a string of its kind. Every
-quantifier is possessive, so nothing backtracks.
+Reading takes linear time because `LIST_PATTERN` never reads a character as part of two lists. A list, or a text that
+begins like one, is consumed up to the point where it fails. A string without an end is read again as other text, but
+the characters that were searched for its end contain no other quote that could begin a string of the same kind. Every
+quantifier is possessive, so the pattern never backtracks.
 """
 
 from __future__ import annotations
@@ -17,59 +17,67 @@ from ops.core.cpython import evaluate_literal
 from ops.workflow.escapes import unescape_text
 
 Value = int | float | str | list["Value"]
+"""A literal that a list may contain."""
 
 MAX_CHARACTERS = 65_536
-"""Longest list that is read."""
+"""The largest number of characters of a list that is read."""
 MAX_TOKENS = 256
-"""Most brackets, commas, numbers and strings in a list that is read, unless the caller expects more."""
+"""The largest number of brackets, commas, numbers and strings in a list, unless the caller allows more."""
 
 
 class FormatFailure(StrEnum):
-    """Why a text is no workflow; training counts each of them."""
+    """The reasons why a text contains no valid workflow. Training counts each of them."""
 
     NO_ASSIGNMENT = "no_assignment"
-    """None of the three names is assigned anything."""
+    """The text assigns no value to any of the three names."""
     MAPPING = "mapping"
-    """Names are keys in quotes: JSON or a dictionary instead of three lists."""
+    """The names are keys in quotes, because the text contains JSON or a dictionary instead of three lists."""
     YAML = "yaml"
-    """A name is followed by a list of YAML, one `-` an item."""
+    """A name is followed by a YAML list, in which each item has a line that begins with `-`."""
     MISSING_MODEL_ID = "missing_model_id"
+    """The text assigns no value to `model_id`, but to another of the names."""
     MISSING_SUBTASKS = "missing_subtasks"
+    """The text assigns no value to `subtasks`, but to another of the names."""
     MISSING_ACCESS_LIST = "missing_access_list"
+    """The text assigns no value to `access_list`, but to another of the names."""
     NOT_A_LIST = "not_a_list"
-    """A name is assigned something else than a list."""
+    """A name is assigned a value that is not a list."""
     TUPLE = "tuple"
     """A name is assigned values in round brackets."""
     UNBRACKETED = "unbracketed"
     """A name is assigned values with commas and no brackets."""
     UNBALANCED = "unbalanced"
-    """A bracket or a string does not end (truncated, as a rule)."""
+    """A bracket or a string has no end, usually because the text was truncated."""
     UNQUOTED = "unquoted"
-    """A list holds a word outside of quotes: text without them, or a name or call, which is not evaluated."""
+    """A list contains a word outside of quotes, such as a text, or a name or call, which is not evaluated."""
     NOT_A_LITERAL = "not_a_literal"
-    """A list holds something else than strings, numbers and lists of them."""
+    """A list contains something other than strings, numbers and lists of these."""
     AMBIGUOUS = "ambiguous"
-    """Each name has a list, but which three belong together can be read in more than one way, or in none."""
+    """Each name has a list, but the lists cannot be grouped into blocks of three, or can be grouped in several ways."""
     TOO_DEEP = "too_deep"
+    """A list contains a list of lists."""
     TOO_LONG = "too_long"
-    """A list is beyond the reader's limits on characters or elements."""
+    """A list exceeds the limit on characters or on elements."""
     EMPTY = "empty"
-    """Three empty lists outside a recursive round."""
+    """The three lists are empty, which is allowed only in a later round."""
     LENGTH_MISMATCH = "length_mismatch"
+    """The three lists differ in length."""
     TOO_MANY_STEPS = "too_many_steps"
+    """The lists have more entries than a workflow may have steps."""
     BAD_WORKER = "bad_worker"
-    """An element of model_id is no integer."""
+    """An element of `model_id` is not an integer."""
     UNKNOWN_WORKER = "unknown_worker"
-    """An integer that is not among the offered ordinals."""
+    """An element of `model_id` is not the ordinal of a worker on offer."""
     BAD_SUBTASK = "bad_subtask"
-    """An element of subtasks is not text."""
+    """An element of `subtasks` is not text."""
     EMPTY_SUBTASK = "empty_subtask"
+    """An element of `subtasks` is empty."""
     BAD_ACCESS = "bad_access"
-    """Not one of the forms of access that the mode allows."""
+    """An element of `access_list` is not one of the forms of access that the mode allows."""
     ACCESS_NOT_EARLIER = "access_not_earlier"
-    """Fine-grained access to the step itself or to a later one."""
+    """An element of `access_list` refers to the step itself or to a later one."""
     CUT_OFF = "cut_off"
-    """The completion reached the limit of tokens before its end: counted in training, not visible in the text."""
+    """The completion reached the limit of tokens before its end. Training counts this; parsing alone cannot find it."""
 
 
 DEFECT_WORDS = {
@@ -83,9 +91,9 @@ DEFECT_WORDS = {
     FormatFailure.TOO_DEEP: "nested too deeply",
     FormatFailure.TOO_LONG: f"longer than {MAX_CHARACTERS} characters, or of too many elements",
 }
-"""Failures of one assignment: the reason why its value is no list that can be read, in words."""
+"""The failures of a single assignment, each with a phrase that describes the value for a person."""
 
-# Curly quotes are read where they pair up: “…” with whole pairs inside, ‘…’ with none.
+# Curly quotes are read only in pairs. A string in “…” may contain such pairs, and one in ‘…’ may not.
 _STRING = r"""(?:[rRuU]?+(?:
     \"{3}(?:[^"\\]++|\\.|"(?!""))*+\"{3} | '{3}(?:[^'\\]++|\\.|'(?!''))*+'{3}
   | "(?!"")(?:[^"\\\n]++|\\.)*+"         | '(?!'')(?:[^'\\\n]++|\\.)*+'
@@ -94,13 +102,14 @@ _STRING = r"""(?:[rRuU]?+(?:
 _NUMBER = r"[+-]?+[0-9][0-9.]{0,18}+(?![\w.])"
 _COMMENT = r"\#[^\n]*+"
 _SEPARATORS = r"[ \t\r\n\f,]*+"
-# Each turn of a loop takes an item with what follows it: half the turns, half the time.
+# Each iteration takes an item together with its separators, which halves the number of iterations and the time.
 _FLAT_ITEMS = rf"{_SEPARATORS}(?:(?:{_NUMBER}|{_STRING}|{_COMMENT}){_SEPARATORS})*+"
 PATTERN_FLAGS = re.VERBOSE | re.DOTALL
 
 _ITEMS = rf"(?:(?:{_NUMBER}|\[{_FLAT_ITEMS}\]|{_STRING}|{_COMMENT}){_SEPARATORS})*+"
 LIST_PATTERN = rf"\[{_SEPARATORS}{_ITEMS}(?:(?P<closed>\])|\[{_FLAT_ITEMS}|)"
-"""A list in square brackets (group `closed`), or as far as it is one; for a pattern with `PATTERN_FLAGS`."""
+"""A pattern for a list in square brackets, or for the part of it that can be read. The group `closed` matches only if
+the list is complete. The pattern needs `PATTERN_FLAGS`."""
 
 _ELEMENT = re.compile(
     rf"""(?P<comment>{_COMMENT}) | (?P<raw>[rR](?=["']){_STRING}) | (?P<string>{_STRING}) | {_NUMBER} | [\[\],]""",
@@ -110,10 +119,13 @@ _NEEDS_TRANSLATION = re.compile(r"[\\#\r“‘]")
 
 
 def parse_list(source: str, max_tokens: int) -> tuple[list[Value] | FormatFailure, int]:
-    """The list in `source`, which `LIST_PATTERN` matched and which is closed, and how many tokens were examined."""
+    """Return the list in `source` or the failure, and the number of tokens that were examined.
+
+    `source` must be a complete match of `LIST_PATTERN`. `max_tokens` is the largest allowed number of tokens.
+    """
     if len(source) > MAX_CHARACTERS:
         return FormatFailure.TOO_LONG, 1
-    tokens = len(source)  # at most: a short list, the usual one, need not be counted
+    tokens = len(source)  # an upper bound, which spares the counting for the usual short list
     if tokens > max_tokens:
         tokens = sum(1 for _ in islice(_ELEMENT.finditer(source), max_tokens + 1))
     if tokens > max_tokens:
@@ -130,7 +142,7 @@ def parse_list(source: str, max_tokens: int) -> tuple[list[Value] | FormatFailur
 
 
 def _to_python_literal(part: re.Match[str]) -> str:
-    """A comment is dropped; a string that is no raw one becomes the Python literal of the text that it spells."""
+    """Return nothing for a comment, and a Python literal of the same text for a string that is not a raw one."""
     if part["comment"] is not None:
         return ""
     if part["string"] is None:

@@ -1,7 +1,7 @@
 """Classify a workflow's strategy by its shape, and measure the diversity of many workflows.
 
 The rules are deliberately simple: the same workflow always has the same shape, and a person can
-see why. They use the steps that reach the answer, and English wording only.
+see why. They consider only the steps that can influence the answer, and recognize only English wording.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Literal, NamedTuple, get_args
 from ops.workflow.grammar import Workflow
 
 Shape = Literal["empty", "abdication", "single", "debate", "verify_last", "chain", "aggregate", "tree", "mixed"]
-"""In the order in which the rules are tried; see `classify_shape`."""
+"""The strategy of a workflow, in the order in which `classify_shape` tries its rules."""
 SHAPES: tuple[Shape, ...] = get_args(Shape)
+"""All shapes in the order of the rules."""
 
 _PLANS = r"(?:plan|decide|choose|determine|design|organi[sz]e|orchestrate|coordinate|delegate|assign|schedule|dispatch)"
 _TEAM = r"(?:(?:other|remaining|next|best|right) )?(?:models?|workers?|agents?|experts?|assistants?)"
@@ -60,13 +61,17 @@ _ACTION = re.compile(
 
 
 def classify_shape(workflow: Workflow) -> Shape:
-    """Name the strategy of the steps that reach the answer; the first rule that holds gives the name.
+    """Return the shape of the steps that can influence the answer. The first rule that holds decides.
 
-    "empty": no steps. "abdication": a subtask is to plan the rest. "single": one step. "debate": two or
-    more independent attempts, and a step that sees two of them and argues with them. "verify_last": the last
-    step sees earlier work and its first task is to check it. "chain": each sees the one before it.
-    "aggregate": independent steps, and a last one that sees them all. "tree": partial results are merged on
-    the way, each read by one later step. "mixed": any other graph (only index lists give one).
+    - "empty": the workflow has no steps.
+    - "abdication": a subtask asks a worker to plan the rest of the work.
+    - "single": the workflow has one step.
+    - "debate": a step sees two or more independent attempts and argues with them.
+    - "verify_last": the last step sees earlier work, and the first thing that its subtask asks for is a check.
+    - "chain": each step sees the one before it.
+    - "aggregate": the last step sees all other steps, which are independent.
+    - "tree": each partial result is read by exactly one later step.
+    - "mixed": the workflow has any other graph, which is possible only with lists of step indices.
     """
     needed = sorted(workflow.needed_steps())
     if not needed:
@@ -93,9 +98,13 @@ def _classify_graph(workflow: Workflow, needed: list[int]) -> Shape:
 
 
 def direct_edges(workflow: Workflow) -> list[tuple[int, int]]:
-    """(earlier, later) where `later` sees `earlier` and sees nothing that sees `earlier`: no shortcuts."""
+    """Return the edges of the workflow's graph that no longer path implies.
+
+    An edge is a pair of step indices (earlier, later). It is left out if the later step also sees the earlier one
+    through another step.
+    """
     above: list[set[int]] = []
-    """For each step, everything that it sees, directly or not."""
+    """The steps that each step sees directly or through other steps."""
     edges = []
     for later in range(len(workflow.steps)):
         seen = workflow.visible_steps(later)
@@ -116,16 +125,17 @@ def _is_rebuttal(workflow: Workflow, index: int, *, is_last: bool) -> bool:
 
 
 def _is_check(subtask: str) -> bool:
-    """Whether the first thing that a subtask asks for is a check."""
+    """Return whether the first thing that a subtask asks for is a check."""
     first = _ACTION.search(subtask)
     return first is not None and first["checks"] is not None
 
 
 def workflow_pattern(workflow: Workflow) -> str:
-    """Who works on what is seen by whom, without the wording: `2 0<0 1<0,1` (worker `<` steps that it sees).
+    """Return a text that describes a workflow without its subtasks.
 
-    Two workflows of the same pattern differ in their subtasks only. Steps that cannot reach the
-    answer are part of it: they were written.
+    The pattern `2 0<0 1<0,1` means that worker 2 works first, then worker 0, which sees step 0, and then worker 1,
+    which sees steps 0 and 1. Two workflows with the same pattern differ only in their subtasks. The pattern includes
+    steps that cannot influence the answer.
     """
     return " ".join(
         f"{step.worker}<{','.join(map(str, seen))}" if (seen := workflow.visible_steps(index)) else str(step.worker)
@@ -134,16 +144,16 @@ def workflow_pattern(workflow: Workflow) -> str:
 
 
 class Diversity(NamedTuple):
-    """How varied a set of patterns is."""
+    """The diversity of a set of patterns."""
 
     distinct: int
-    """Different patterns."""
+    """The number of different patterns."""
     entropy: float
-    """Shannon entropy of their shares, in bits: 0 when all are the same, log2(n) when all n differ."""
+    """The Shannon entropy of the patterns' shares in bits, from 0 (all are equal) to log2(n) (all n differ)."""
 
 
 def measure_diversity(patterns: Iterable[str]) -> Diversity:
-    """Distinct patterns and their entropy; the patterns of no workflow at all have none of either."""
+    """Return the number of different patterns and their entropy. Both are 0 if there are no patterns."""
     counts = Counter(patterns)
     total = counts.total()
     entropy = math.fsum(-count / total * math.log2(count / total) for count in counts.values())
@@ -151,7 +161,11 @@ def measure_diversity(patterns: Iterable[str]) -> Diversity:
 
 
 def count_worker_use(steps: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """Domain → worker → steps, from one (domain, worker) a step; both sorted by name."""
+    """Count the steps of each worker in each domain.
+
+    `steps` has a pair (domain, worker) for each step. The result maps domains to workers to numbers of steps, sorted by
+    name.
+    """
     counts: dict[str, Counter[str]] = {}
     for domain, worker in steps:
         counts.setdefault(domain, Counter())[worker] += 1

@@ -26,16 +26,18 @@ COMPACT_OFFER_HEADING = "Models: "
 EXAMPLE_HEADING = "--- Example {number} ---"
 YOUR_TURN_HEADING = "--- Your turn ---"
 RESPONSE_END = "--- End of the response ---"
-"""The separators of our prompts; `prompt` writes them."""
+"""The mark after a response in the prompt of a later round. `prompt` writes all of these headings and marks."""
 
 
 class TurnEnd(NamedTuple):
-    """A mark in a text, from `start` to `end` (characters)."""
+    """A mark that ends the model's turn."""
 
     start: int
+    """The position of the mark's first character in the text."""
     end: int
+    """The position after the mark's last character."""
     needs_lists: bool
-    """Whether it ends the turn only once the three lists were written."""
+    """Whether the mark ends the turn only if the three lists were written before it."""
 
 
 _TOKEN = r"""\|(?:im_start|im_end|endoftext|endofprompt|begin_of_text|end_of_text|start_header_id|eot_id|eom_id
@@ -69,7 +71,7 @@ _OPENING = re.compile(
 
 
 def find_turn_ends(text: str) -> Iterator[TurnEnd]:
-    """The marks in `text`, in order, but for what opens the model's own turn."""
+    """Yield the marks in a text in order, except for marks that open the model's own turn."""
     opening = _OPENING.match(text)
     begin = opening.end() if opening else 0
     for mark in _MARK.finditer("\n" + text):  # so that the first line has a beginning like the others

@@ -1,4 +1,7 @@
-"""A drawn workflow: the question above, the answer below, what is seen as arrows; where its boxes lie."""
+"""Draw a workflow as an SVG picture.
+
+The question is at the top and the answer at the bottom. An arrow leads from each step to the steps that see it.
+"""
 
 from __future__ import annotations
 
@@ -15,40 +18,51 @@ from ops.workflow.strategy import direct_edges
 from ops.workflow.trace import StepTrace, WorkflowTrace
 
 BOXES_PER_ROW = 4
-"""Boxes side by side; more of one layer go into rows below each other."""
+"""The largest number of boxes in a row. A layer with more boxes is split into several rows."""
 CROWDED_STEPS = 12
-"""From this number of steps on, boxes are smaller."""
+"""The number of steps from which on the boxes are smaller."""
 BOX_WIDTH, BOX_GAP, TOP_MARGIN, SIDE_MARGIN, LINE_HEIGHT, BOX_COLUMNS = 254.0, 22.0, 24.0, 44.0, 15.0, 32
 UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML cannot hold."""
+"""A pattern for characters that XML does not allow."""
 
 
 class Line(NamedTuple):
-    """A line of words, and its style: a class of the picture's style sheet."""
+    """A line of text in a box."""
 
     text: str
+    """The text of the line."""
     style: str
+    """The class of the line in the picture's style sheet."""
 
 
 class StepBox(NamedTuple):
-    """A step's box: its top left corner and its text."""
+    """The box of a step. All lengths are in pixels."""
 
     x: float
+    """The left edge of the box."""
     y: float
+    """The top edge of the box."""
     height: float
+    """The height of the box."""
     lines: list[Line]
+    """The lines of text in the box."""
 
     @property
     def middle(self) -> float:
+        """Return the horizontal centre of the box."""
         return self.x + BOX_WIDTH / 2
 
     @property
     def bottom(self) -> float:
+        """Return the bottom edge of the box."""
         return self.y + self.height
 
 
 def assign_layers(workflow: Workflow) -> list[list[int]]:
-    """Steps from top to bottom: each as low as its readers allow, so that arrows are short; the last one lowest."""
+    """Return the steps of each layer from top to bottom.
+
+    Each step is as low as the steps that see it allow, so that arrows are short. The last step is in the lowest layer.
+    """
     edges = direct_edges(workflow)
     count = len(workflow.steps)
     layer = [0] * count
@@ -66,7 +80,7 @@ def assign_layers(workflow: Workflow) -> list[list[int]]:
 
 
 def place_boxes(layers: list[list[int]], texts: list[list[Line]]) -> tuple[dict[int, StepBox], float, float]:
-    """The boxes, the picture's width, and where the last of them ends (with the gap below it)."""
+    """Return the boxes by step, the width of the picture, and the lower end of the last row including its gap."""
     rows = [layer[start : start + BOXES_PER_ROW] for layer in layers for start in range(0, len(layer), BOXES_PER_ROW)]
     most = max((len(row) for row in rows), default=1)
     width = 2 * SIDE_MARGIN + most * BOX_WIDTH + (most - 1) * BOX_GAP
@@ -81,7 +95,7 @@ def place_boxes(layers: list[list[int]], texts: list[list[Line]]) -> tuple[dict[
 
 
 def build_box_lines(run: Workflow | WorkflowTrace, index: int, names: Sequence[str]) -> list[Line]:
-    """What stands in a step's box: its worker, its subtask, and how it went."""
+    """Return the lines in the box of a step, which name its worker, its subtask and, for a trace, its outcome."""
     workflow = get_workflow(run)
     step, crowded = workflow.steps[index], len(workflow.steps) >= CROWDED_STEPS
     name = run.steps[index].worker if isinstance(run, WorkflowTrace) else _worker_name(step, names)
@@ -112,17 +126,17 @@ def _outcome_lines(step: StepTrace, *, crowded: bool) -> list[Line]:
 
 
 def to_printable_line(text: str) -> str:
-    """`text` on one line, of characters that XML can hold."""
+    """Return the text on one line, with a replacement for each character that XML does not allow."""
     return " ".join(UNPRINTABLE.sub("�", text).split())
 
 
 def count_columns(character: str) -> int:
-    """How many columns a character takes."""
+    """Return the number of columns that a character takes, which is 2 for wide East Asian characters."""
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def truncate_to_columns(text: str, columns: int) -> str:
-    """The beginning of `text`, wide characters counting twice, with … where something is missing."""
+    """Return the beginning of a text with at most `columns` columns; a shortened text ends with an ellipsis."""
     line = to_printable_line(text)
     if sum(map(count_columns, line)) <= columns:
         return line
@@ -136,7 +150,10 @@ def truncate_to_columns(text: str, columns: int) -> str:
 
 
 def _wrap(text: str, lines: int) -> list[str]:
-    """At most `lines` lines of a box's width, broken between words where there are any; the last one is cut."""
+    """Return the text as at most `lines` lines of a box's width, broken between words if possible.
+
+    The last line is shortened if the text is too long.
+    """
     rest, wrapped = to_printable_line(text), list[str]()
     while rest and len(wrapped) < lines - 1:
         head = _take_fitting(rest)
@@ -154,7 +171,7 @@ def _take_fitting(text: str) -> str:
 
 
 MAX_IMPLIED_ARROWS = 12
-"""Most arrows that are drawn although others imply them; with more, none of them is."""
+"""The largest number of arrows that are drawn although other arrows imply them. If there are more, all are omitted."""
 _COLOURS = (
     "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948", "#ff9da7", "#79706e"
 )  # fmt: skip
@@ -162,11 +179,12 @@ _INK, _SOFT, _PALE, _GOOD, _BAD = "#1f2933", "#6b7785", "#b8c2cc", "#2f855a", "#
 
 
 def render_svg(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str:
-    """The picture as SVG text: one box a step, coloured by worker; steps that cannot reach the answer in grey.
+    """Return a workflow or its trace as an SVG picture.
 
-    A box names the worker by ordinal and, where `names` (by ordinal) or a trace has it, by name. A
-    trace adds the beginning of each response, tokens, USD and seconds. Arrows that others imply are thin, and
-    left out when there are many. No text in it can become markup.
+    Each step has a box with the colour of its worker, or a grey one if the step cannot influence the answer. The box
+    names the worker by ordinal and, if `names` (by ordinal) or the trace contains it, by name. For a trace, it also
+    shows the beginning of the response, the tokens, the cost in USD and the latency in seconds. Arrows that other
+    arrows imply are thin, and are left out if there are many. All texts are escaped, so that they cannot add markup.
     """
     workflow = get_workflow(run)
     texts = [build_box_lines(run, index, names) for index in range(len(workflow.steps))]
@@ -229,18 +247,18 @@ def _draw_curve(x0: float, y0: float, x1: float, y1: float, colour: str) -> str:
 
 
 def _draw_question_dot(box: StepBox, colour: str) -> str:
-    """The question again, as a dot: an arrow from far above would cross other steps."""
+    """Draw a dot that stands for the question, because an arrow from the top would cross other steps."""
     x, y = box.x + 26, box.y - 18
     return f'<circle cx="{x:.0f}" cy="{y:.0f}" r="4" fill="{colour}"/>' + _draw_curve(x, y, x, box.y, colour)
 
 
 def _draw_arc(above: StepBox, below: StepBox, boxes: Iterable[StepBox]) -> str:
-    """A thin arrow to the right of everything between, for what a step sees anyway through another one."""
+    """Draw a thin arrow to a step from one that it also sees through other steps, to the right of all boxes between."""
     x0, x1 = above.x + BOX_WIDTH, below.x + BOX_WIDTH
     y0, y1 = above.y + above.height / 2, below.y + below.height / 2
     between = max(box.x + BOX_WIDTH for box in boxes if above.y <= box.y <= below.y)
     clear = between + min(36.0, 8 + (y1 - y0) / 16)
-    out = max(x0, x1) + (clear - max(x0, x1)) * 4 / 3  # such a curve goes three quarters of the way to its handles
+    out = max(x0, x1) + (clear - max(x0, x1)) * 4 / 3  # the curve reaches 3/4 of the way to its handles
     path = f"M{x0:.0f} {y0:.0f}C{out:.0f} {y0:.0f} {out:.0f} {y1:.0f} {x1 + 4:.0f} {y1:.0f}"
     return f'<path d="{path}" fill="none" stroke="{_SOFT}" stroke-width="0.9" marker-end="url(#{_marker_id(_SOFT)})"/>'
 

@@ -1,4 +1,4 @@
-"""Families in the manner of LiveCodeBench: programs on a line of integers, and functions, with tests."""
+"""Families that imitate LiveCodeBench, with questions that ask for a program or a function and have tests."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ OPERATIONS: dict[str, tuple[str, Callable[[Numbers], Numbers], str]] = {
         "[sum(xs[:i + 1]) for i in range(len(xs))]",
     ),
 }
-"""Name → words, meaning, and the same meaning as source text (the second way)."""
+"""The words and the meaning of each operation by its name. The meaning is given as a function and, for the second
+derivation, as source text."""
 
 
 def pick_operations(random: Random, count: int) -> list[str]:
-    """Choose `count` different steps in random order whose result depends on the input and on the first steps."""
+    """Return `count` different operations in random order whose result depends on the input and on the first ones."""
     tried = sample_inputs(random, 6)
     while True:
         names = random.sample(sorted(OPERATIONS), count)

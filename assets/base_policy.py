@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import gate, metadata, placement
-from assets.resources import Podium, Reporter, servers
+from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.signal_forecast import signal_forecast
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
@@ -17,29 +17,29 @@ from ops.training.cold_start.validation import ColdStartRecord
 @dg.asset(
     deps=[worker_pool, worker_responses, training_mix, worker_profiles, signal_forecast],
     group_name="training",
-    pool=placement.GPU,
-    op_tags=placement.on_gpu,
+    pool=placement.GPU_POOL,
+    op_tags=placement.gpu_tags,
     kinds={"pytorch", "huggingface"},
 )
 def base_policy(
-    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+    context: dg.AssetExecutionContext, podium: RunResource, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Make the policy from which GRPO starts. In the cold start it learns from workflows that succeed according to the
     stored responses."""
-    gate.passed(context, "training_mix")
-    gate.ready(podium, "workers", "training")
-    setup = podium.load()
+    gate.require_passed_checks(context, "training_mix")
+    gate.require_ready(podium, "workers", "training")
+    setup = podium.load_setup()
     client = open_client(setup, "training")
-    with servers(setup, needed=not is_intact_policy(base_policy_folder(setup))):
-        folder = make_base_policy(setup, client, reporter.progress(context))
-    reporter.calls(context, client.counts)
+    with serve_local_workers(setup, needed=not is_intact_policy(base_policy_folder(setup))):
+        folder = make_base_policy(setup, client, reporter.begin_progress(context))
+    reporter.count_calls(context, client.counts)
     record = ColdStartRecord.read(folder)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(folder.name),
         metadata={
             "folder": dg.MetadataValue.path(folder),
             "kind": setup.recipe.policy.kind,
-            **(metadata.cold_start(record) if record else {}),
-            **metadata.calls(client.counts),
+            **(metadata.describe_cold_start(record) if record else {}),
+            **metadata.describe_calls(client.counts),
         },
     )

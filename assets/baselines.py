@@ -4,10 +4,10 @@ import dagster as dg
 
 from assets import gate, metadata, partitions
 from assets.base_policy import base_policy
-from assets.last_result import asked_again, unchanged
-from assets.opponents import are_opponents_scored, ask_opponents, opponents_files
+from assets.last_result import is_rebuild_requested, report_unchanged
+from assets.opponents import are_opponents_scored, ask_opponents, list_score_folders
 from assets.raw_problems import raw_problems
-from assets.resources import Podium, Reporter
+from assets.resources import Reporter, RunResource
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
@@ -27,33 +27,38 @@ from ops.results.leaderboard import format_accuracy
         base_policy,
     ],
     partitions_def=partitions.benchmarks,
-    backfill_policy=partitions.one_run,
+    backfill_policy=partitions.single_run_backfill,
     group_name="evaluation",
     kinds={"litellm"},
 )
 def baselines(
-    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+    context: dg.AssetExecutionContext, podium: RunResource, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Measure the recipe's baselines, and the policy before GRPO, on the test questions.
 
     If no baseline needs every worker's answers, only the best single worker answers: the promotion gate compares the
     Conductor with it.
     """
-    benchmarks, again = partitions.in_recipe(context, podium.load().recipe), asked_again(context)
+    benchmarks, again = (
+        partitions.select_recipe_benchmarks(context, podium.load_setup().recipe),
+        is_rebuild_requested(context),
+    )
     if not again and are_opponents_scored(podium, benchmarks):
-        return unchanged(context, data_version(*opponents_files(podium)), benchmarks)
-    gate.ready(podium, "workers", "evaluation")
-    alone, asked, made = ask_opponents(podium, benchmarks, reporter.progress(context), again=again)
+        return report_unchanged(context, data_version(*list_score_folders(podium)), benchmarks)
+    gate.require_ready(podium, "workers", "evaluation")
+    alone, asked, made = ask_opponents(podium, benchmarks, reporter.begin_progress(context), again=again)
     for benchmark in benchmarks:
         rows = [row for cell, responses in alone.items() if cell.benchmark == benchmark for row in responses]
-        accuracies = [(worker.worker, metadata.percent(worker.overall)) for worker in profile_workers(rows)]
-        facts: dict[str, dg.MetadataValue | str] = {"workers": metadata.table(("worker", "accuracy in %"), accuracies)}
-        if needs_every_worker(podium.load().recipe.evaluation.baselines):
-            facts["oracle"] = metadata.oracle(list(estimate_oracles(rows).values()))
+        accuracies = [(worker.worker, metadata.format_percent(worker.overall)) for worker in profile_workers(rows)]
+        facts: dict[str, dg.MetadataValue | str] = {
+            "workers": metadata.make_table(("worker", "accuracy in %"), accuracies)
+        }
+        if needs_every_worker(podium.load_setup().recipe.evaluation.baselines):
+            facts["oracle"] = metadata.format_oracle(list(estimate_oracles(rows).values()))
         own = {name: summaries[benchmark] for name, summaries in asked.items() if benchmark in summaries}
         if systems := [(name, format_accuracy(each.accuracy), each.cost_usd) for name, each in own.items()]:
-            facts["baselines"] = metadata.table(("baseline", "accuracy in %", "USD a question"), systems)
+            facts["baselines"] = metadata.make_table(("baseline", "accuracy in %", "USD a question"), systems)
         context.add_asset_metadata(facts, partition_key=benchmark)
-    reporter.calls(context, made)
-    version = dg.DataVersion(data_version(*opponents_files(podium)))
-    return dg.MaterializeResult(data_version=version, metadata=metadata.calls(made))
+    reporter.count_calls(context, made)
+    version = dg.DataVersion(data_version(*list_score_folders(podium)))
+    return dg.MaterializeResult(data_version=version, metadata=metadata.describe_calls(made))

@@ -5,10 +5,10 @@ from collections import Counter
 import dagster as dg
 
 from assets import gate, metadata, partitions, placement
-from assets.last_result import asked_again, unchanged
+from assets.last_result import is_rebuild_requested, report_unchanged
 from assets.raw_problems import raw_problems
-from assets.recursive_conductor import final_policy, recursive_conductor
-from assets.resources import Podium, Reporter, servers
+from assets.recursive_conductor import get_final_policy_folder, recursive_conductor
+from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.worker_pool import worker_pool
 from ops.benchmarks.problem_files import describe_evaluation_tests
 from ops.core.charts import render_png
@@ -25,24 +25,24 @@ from ops.workflow.strategy import measure_diversity
 @dg.asset(
     deps=[raw_problems, worker_pool, recursive_conductor],
     partitions_def=partitions.benchmarks,
-    backfill_policy=partitions.one_run,
+    backfill_policy=partitions.single_run_backfill,
     group_name="evaluation",
-    pool=placement.GPU,
-    op_tags=placement.on_gpu,
+    pool=placement.GPU_POOL,
+    op_tags=placement.gpu_tags,
     kinds={"huggingface", "litellm"},
 )
 def benchmark_scores(
-    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+    context: dg.AssetExecutionContext, podium: RunResource, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Measure the accuracy, tokens, USD and latency of the Conductor on the test questions."""
-    setup, policy, progress = podium.load(), final_policy(podium), reporter.progress(context)
-    benchmarks = partitions.in_recipe(context, setup.recipe)
-    folder, again = score_folder(setup.workspace, CONDUCTOR, policy), asked_again(context)
+    setup, policy, progress = podium.load_setup(), get_final_policy_folder(podium), reporter.begin_progress(context)
+    benchmarks = partitions.select_recipe_benchmarks(context, setup.recipe)
+    folder, again = score_folder(setup.workspace, CONDUCTOR, policy), is_rebuild_requested(context)
     if not again and is_policy_scored(setup, policy, CONDUCTOR, benchmarks):
-        return unchanged(context, data_version(folder), benchmarks)
-    gate.ready(podium, "workers", "evaluation")
+        return report_unchanged(context, data_version(folder), benchmarks)
+    gate.require_ready(podium, "workers", "evaluation")
     client = open_client(setup, "evaluation")
-    with servers(setup):
+    with serve_local_workers(setup):
         scores = score_policy(setup, policy, CONDUCTOR, client, benchmarks, progress, force=again)
     rows = concatenate_rows(scores.values())
     summaries = summarize(rows)
@@ -62,10 +62,10 @@ def benchmark_scores(
         }
         if tests := describe_evaluation_tests(setup.workspace, setup.recipe, benchmark):
             facts["graded_on"] = tests
-        context.add_asset_metadata(metadata.rounded(facts), partition_key=benchmark)
-    reporter.calls(context, client.counts)
-    use = metadata.picture("worker use by domain", render_png(chart_worker_use(rows)))
+        context.add_asset_metadata(metadata.round_floats(facts), partition_key=benchmark)
+    reporter.count_calls(context, client.counts)
+    use = metadata.embed_png("worker use by domain", render_png(chart_worker_use(rows)))
     return dg.MaterializeResult(
         data_version=dg.DataVersion(data_version(folder)),
-        metadata={"worker_use": use, **metadata.calls(client.counts)},
+        metadata={"worker_use": use, **metadata.describe_calls(client.counts)},
     )

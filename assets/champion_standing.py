@@ -4,9 +4,9 @@ further."""
 import dagster as dg
 
 from assets import gate, metadata, placement
-from assets.opponents import ask_opponents, compared
+from assets.opponents import ask_opponents, compare_policy
 from assets.raw_problems import raw_problems
-from assets.resources import Podium, Reporter, servers
+from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
@@ -14,8 +14,8 @@ from ops.config import PoolChange
 from ops.evaluation.stored import CONDUCTOR
 from ops.planning.stored import find_unscored
 from ops.precaching.opening import open_client
-from ops.retraining.standing import alert_on_standing, required, stand, unanswered
-from ops.retraining.start import champion_folder
+from ops.retraining.standing import alert_on_decision, find_unanswered_benchmarks, judge_champion, plan_required_work
+from ops.retraining.start import get_champion_folder
 from ops.stages.evaluation import score_policy
 from ops.workers.client import CallCounts
 
@@ -23,8 +23,8 @@ from ops.workers.client import CallCounts
 @dg.asset(
     deps=[raw_problems, worker_pool, worker_responses, worker_profiles],
     group_name="retraining",
-    pool=placement.GPU,
-    op_tags=placement.on_gpu,
+    pool=placement.GPU_POOL,
+    op_tags=placement.gpu_tags,
     kinds={"mlflow", "litellm"},
     check_specs=[
         dg.AssetCheckSpec(
@@ -33,18 +33,18 @@ from ops.workers.client import CallCounts
     ],
 )
 def champion_standing(
-    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+    context: dg.AssetExecutionContext, podium: RunResource, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Measure the champion with the changed pool, compare it with its results before the change, and decide whether to
     train it further.
 
     The job `retraining` materializes this asset; the snapshot of its run contains the change.
     """
-    gate.ready(podium, "workers", "evaluation")
-    snapshot, setup = podium.snapshot(), podium.load()
-    facts = {} if snapshot.change is None else _scored(context, podium, reporter, snapshot.change)
-    made = stand(setup, snapshot)
-    alert_on_standing(setup.workspace, snapshot, made)
+    gate.require_ready(podium, "workers", "evaluation")
+    snapshot, setup = podium.get_snapshot(), podium.load_setup()
+    facts = {} if snapshot.change is None else _score_champion(context, podium, reporter, snapshot.change)
+    made = judge_champion(setup, snapshot)
+    alert_on_decision(setup.workspace, snapshot, made)
     checks = [
         ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
         for check in made.checks
@@ -56,8 +56,8 @@ def champion_standing(
             **facts,
             "fine_tune": made.fine_tune,
             "why": made.why,
-            "plan": str(required(snapshot)),
-            "checks": metadata.table(("passed", "check", "value", "bound", "what it says"), checks),
+            "plan": str(plan_required_work(snapshot)),
+            "checks": metadata.make_table(("passed", "check", "value", "bound", "what it says"), checks),
         },
         check_results=[
             dg.AssetCheckResult(
@@ -70,18 +70,19 @@ def champion_standing(
     )
 
 
-def _scored(
-    context: dg.AssetExecutionContext, podium: Podium, reporter: Reporter, change: PoolChange
+def _score_champion(
+    context: dg.AssetExecutionContext, podium: RunResource, reporter: Reporter, change: PoolChange
 ) -> dict[str, dg.MetadataValue]:
     """Score the champion and its opponents where scores are missing, and compare them."""
-    setup, progress = podium.load(), reporter.progress(context)
-    policy = champion_folder(setup.workspace, change)
-    calls = ask_opponents(podium, missing, progress).calls if (missing := unanswered(setup)) else CallCounts()
+    setup, progress = podium.load_setup(), reporter.begin_progress(context)
+    policy = get_champion_folder(setup.workspace, change)
+    missing = find_unanswered_benchmarks(setup)
+    calls = ask_opponents(podium, missing, progress).calls if missing else CallCounts()
     if missing := find_unscored(setup, policy):
         client = open_client(setup, "evaluation")
-        with servers(setup):
+        with serve_local_workers(setup):
             score_policy(setup, policy, CONDUCTOR, client, missing, progress)
         calls = calls + client.counts
-    reporter.calls(context, calls)
-    facts = compared(podium, policy, again=True) or {}
-    return {"champion": dg.MetadataValue.text(change.version), **facts, **metadata.calls(calls)}
+    reporter.count_calls(context, calls)
+    facts = compare_policy(podium, policy, again=True) or {}
+    return {"champion": dg.MetadataValue.text(change.version), **facts, **metadata.describe_calls(calls)}

@@ -7,26 +7,26 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from assets.resources import RETRAINING, Podium
+from assets.resources import RETRAINING_JOB, RunResource
 from ops.config import Pool, Snapshot
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.retraining.champion import Champion, champion
+from ops.retraining.champion import Champion, load_champion
 from ops.retraining.retraining_plan import RetrainingPlan
-from ops.retraining.standing import required
+from ops.retraining.standing import plan_required_work
 
-DEALING = ("lifecycle", "costs", RETRAINING)
+HANDLING_JOBS = ("lifecycle", "costs", RETRAINING_JOB)
 """Jobs whose success means that a pool's change has been handled."""
-CHANGE = "podium/change"
+CHANGE_TAG = "podium/change"
 """Run tag: the champion's version, the last run that handled its pool, and the keys of the current pool."""
-LOOKED_AT = 50
+MAX_SEARCHED_RUNS = 50
 """How many runs of a job are searched for one of the champion's recipe."""
 
 
-class Due(NamedTuple):
+class PendingChange(NamedTuple):
     """A change of the champion's pool, according to the present files."""
 
-    podium: Podium
+    podium: RunResource
     """The resource with the champion's recipe and seed, bound to the snapshot."""
     snapshot: Snapshot
     """The snapshot, which includes the change."""
@@ -45,51 +45,51 @@ class Due(NamedTuple):
     @property
     def tags(self) -> dict[str, str]:
         """Return the tags of a run for this change: the snapshot, the change and its plan."""
-        return {**self.podium.launch_tags(), CHANGE: self.key, "podium/plan": str(self.plan)}
+        return {**self.podium.make_launch_tags(), CHANGE_TAG: self.key, "podium/plan": str(self.plan)}
 
 
-class NoChampion(PodiumError):
+class NoChampionError(PodiumError):
     """There is no champion that could be retrained."""
 
 
-def the_champion(workspace: Workspace) -> Champion:
-    """Return the champion with what retraining needs of it. Raises `NoChampion` and `DataError`."""
-    if (known := champion(workspace)) is None:
-        raise NoChampion("there is no champion: `podium run` trains and promotes one")
+def get_champion(workspace: Workspace) -> Champion:
+    """Return the champion with what retraining needs of it. Raises `NoChampionError` and `DataError`."""
+    if (known := load_champion(workspace)) is None:
+        raise NoChampionError("there is no champion: `podium run` trains and promotes one")
     return known
 
 
-def due(podium: Podium, workspace: Workspace, instance: dg.DagsterInstance) -> Due:
+def find_pending_change(podium: RunResource, workspace: Workspace, instance: dg.DagsterInstance) -> PendingChange:
     """Return the change of the pool that needs work. Its plan is empty if nothing needs work.
 
-    Raises `NoChampion`, `ConfigError` (for example, while a person edits a file of the pool) and `DataError`.
+    Raises `NoChampionError`, `ConfigError` (for example, while a person edits a file of the pool) and `DataError`.
     """
-    known = the_champion(workspace)
-    now = podium.repeating(known.snapshot)
-    before, after = dealt_with(now, instance, known)
-    change = known.change(before)
-    snapshot = now.snapshot().model_copy(update={"change": change})
-    return Due(now.of(snapshot), snapshot, required(snapshot), after)
+    known = get_champion(workspace)
+    now = podium.for_new_run(known.snapshot)
+    before, after = find_handled_pool(now, instance, known)
+    change = known.make_change(before)
+    snapshot = now.get_snapshot().model_copy(update={"change": change})
+    return PendingChange(now.bind_snapshot(snapshot), snapshot, plan_required_work(snapshot), after)
 
 
-def dealt_with(podium: Podium, instance: dg.DagsterInstance, known: Champion) -> tuple[Pool, str]:
+def find_handled_pool(podium: RunResource, instance: dg.DagsterInstance, champion: Champion) -> tuple[Pool, str]:
     """Return the pool of the last complete and successful run of the champion's recipe, and the run's id. Without such
     a run, this is the pool of the champion's training."""
     ended = [
         record
-        for job in DEALING
+        for job in HANDLING_JOBS
         for record in instance.get_run_records(
-            dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=LOOKED_AT
+            dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=MAX_SEARCHED_RUNS
         )
         if not record.dagster_run.asset_selection
     ]
     for record in sorted(ended, key=lambda record: record.create_timestamp, reverse=True):
         run_id = record.dagster_run.run_id
-        snapshot = podium.asked_in(instance, run_id)
-        if snapshot is not None and _same(snapshot, known.snapshot):
+        snapshot = podium.load_snapshot_of_run(instance, run_id)
+        if snapshot is not None and _has_same_pool(snapshot, champion.snapshot):
             return snapshot.pool, run_id
-    return known.snapshot.pool, ""
+    return champion.snapshot.pool, ""
 
 
-def _same(one: Snapshot, other: Snapshot) -> bool:
+def _has_same_pool(one: Snapshot, other: Snapshot) -> bool:
     return (one.recipe_file, one.recipe.seed) == (other.recipe_file, other.recipe.seed)

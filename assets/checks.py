@@ -12,13 +12,13 @@ from typing import Literal
 import dagster as dg
 
 from assets import metadata
-from assets.adaptive_conductor import adaptive_conductor, adaptive_run
+from assets.adaptive_conductor import adaptive_conductor, get_adaptive_run_folder
 from assets.base_policy import base_policy
-from assets.conductor import conductor, has_stage, not_trained, run_folder
-from assets.last_result import UNCHANGED, asked_again
+from assets.conductor import conductor, explain_no_training, get_run_folder, has_training_stage
+from assets.last_result import UNCHANGED, is_rebuild_requested
 from assets.raw_problems import raw_problems
-from assets.recursive_conductor import final_run, recursive_conductor
-from assets.resources import Podium
+from assets.recursive_conductor import get_final_run_folder, recursive_conductor
+from assets.resources import RunResource
 from assets.shortlist import shortlist
 from assets.training_mix import training_mix
 from assets.worker_responses import worker_responses
@@ -29,83 +29,83 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import assess_cold_start
 from ops.training.guards import GUARDS, GuardFinding, check_run_guards
 
-LOOPS = "recursion_loops"
+RECURSION_GUARD = "recursion_loops"
 """The guard that reads only the recursive stage."""
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
-def well_formed(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def well_formed(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """Great Expectations checks the columns, unique ids and numbers of the questions, and that the graders can read the
     gold answers."""
-    return _of_data(context, podium, "well_formed")
+    return _check_data(context, podium, "well_formed")
 
 
 @dg.asset_check(asset=raw_problems, blocking=True)
-def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def gold_scores_one(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """The graders should accept every gold answer, written as a worker would write it. Only few rows may have been left
     out because of their gold answers. Programs are checked later."""
-    return _of_data(context, podium, "gold_scores_one")
+    return _check_data(context, podium, "gold_scores_one")
 
 
 @dg.asset_check(asset=raw_problems)
-def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def evaluation_programs_pass(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """The reference programs of the test questions should pass their tests on this machine. A failure is only a
     warning, because some programs need further libraries."""
-    return _of_data(context, podium, "evaluation_programs_pass", dg.AssetCheckSeverity.WARN)
+    return _check_data(context, podium, "evaluation_programs_pass", dg.AssetCheckSeverity.WARN)
 
 
 @dg.asset_check(asset=shortlist, blocking=True)
-def fit_to_ask_about(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def fit_to_ask_about(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """Great Expectations checks that there are enough candidates in each domain, that they are well formed, and that
     none resembles another one or a test question."""
-    return _of_data(context, podium, "fit_to_ask_about")
+    return _check_data(context, podium, "fit_to_ask_about")
 
 
 @dg.asset_check(asset=shortlist, blocking=True, name="gold_answers_score_one")
-def shortlist_gold(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def shortlist_gold(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """Every gold answer, including programs, should be graded as right before a worker is paid to answer."""
-    return _of_data(context, podium, "shortlist_gold")
+    return _check_data(context, podium, "shortlist_gold")
 
 
 @dg.asset_check(asset=worker_responses, blocking=True)
-def whole_and_in_range(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def whole_and_in_range(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """Great Expectations checks that every candidate has a row for each answer, and that tokens, prices and times are
     plausible."""
-    return _of_data(context, podium, "whole_and_in_range")
+    return _check_data(context, podium, "whole_and_in_range")
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
-def fit_to_train_on(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def fit_to_train_on(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """Great Expectations checks the columns of the training questions, the balance of the domains, and that none
     resembles another one or a test question."""
-    return _of_data(context, podium, "fit_to_train_on")
+    return _check_data(context, podium, "fit_to_train_on")
 
 
 @dg.asset_check(asset=training_mix, blocking=True)
-def gold_answers_score_one(context: dg.AssetCheckExecutionContext, podium: Podium) -> dg.AssetCheckResult:
+def gold_answers_score_one(context: dg.AssetCheckExecutionContext, podium: RunResource) -> dg.AssetCheckResult:
     """Every gold answer, written as a worker would write it, should be graded as right."""
-    return _of_data(context, podium, "training_mix_gold")
+    return _check_data(context, podium, "training_mix_gold")
 
 
 @dg.asset_check(asset=base_policy, blocking=True)
-def writes_workflows(podium: Podium) -> dg.AssetCheckResult:
+def writes_workflows(podium: RunResource) -> dg.AssetCheckResult:
     """After the cold start, enough completions for questions without training examples should be valid workflows. This
     is checked if the recipe sets `cold_start.validation`."""
-    setup = podium.load()
+    setup = podium.load_setup()
     found = assess_cold_start(base_policy_folder(setup), setup.recipe.cold_start)
-    facts = metadata.validity(found.validity) if found.validity else {}
+    facts = metadata.describe_validity(found.validity) if found.validity else {}
     return dg.AssetCheckResult(passed=found.passed, description=found.said, metadata=facts)
 
 
-def _guards(
+def _make_guard_checks(
     name: str,
     asset: dg.AssetsDefinition,
-    run: Callable[[Podium], Path],
+    run: Callable[[RunResource], Path],
     section: Literal["", "adaptive", "recursive"] = "",
     *more: str,
 ) -> dg.AssetChecksDefinition:
     """Make the guards of a run and `more` checks of its asset; they pass if the recipe lacks that `section`."""
-    watched = {guard: GUARDS[guard] for guard in GUARDS if guard != LOOPS or guard in more}
+    watched = {guard: GUARDS[guard] for guard in GUARDS if guard != RECURSION_GUARD or guard in more}
 
     @dg.multi_asset_check(
         name=name,
@@ -114,28 +114,32 @@ def _guards(
             for guard, about in watched.items()
         ],
     )
-    def check(podium: Podium) -> Iterator[dg.AssetCheckResult]:
+    def check(podium: RunResource) -> Iterator[dg.AssetCheckResult]:
         absent = f"The recipe has no `{section}` section: there is no such run."
-        if why_not := not_trained(podium) or (absent if section and not has_stage(podium, section) else ""):
+        if why_not := explain_no_training(podium) or (
+            absent if section and not has_training_stage(podium, section) else ""
+        ):
             for guard in watched:
                 yield dg.AssetCheckResult(
                     asset_key=asset.key, check_name=guard, passed=True, severity=dg.AssetCheckSeverity.WARN,
                     description=why_not,
                 )  # fmt: skip
             return
-        for finding in check_run_guards(podium.load(), run(podium)):
+        for finding in check_run_guards(podium.load_setup(), run(podium)):
             if finding.guard in watched:
-                yield _warning(finding, asset)
+                yield _guard_result(finding, asset)
 
     return check
 
 
-guards = _guards("guards", conductor, run_folder)
-adaptive_guards = _guards("adaptive_guards", adaptive_conductor, adaptive_run, "adaptive")
-recursive_guards = _guards("recursive_guards", recursive_conductor, final_run, "recursive", LOOPS)
+guards = _make_guard_checks("guards", conductor, get_run_folder)
+adaptive_guards = _make_guard_checks("adaptive_guards", adaptive_conductor, get_adaptive_run_folder, "adaptive")
+recursive_guards = _make_guard_checks(
+    "recursive_guards", recursive_conductor, get_final_run_folder, "recursive", RECURSION_GUARD
+)
 
 
-def _warning(finding: GuardFinding, asset: dg.AssetsDefinition) -> dg.AssetCheckResult:
+def _guard_result(finding: GuardFinding, asset: dg.AssetsDefinition) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=asset.key,
         check_name=finding.guard,
@@ -146,21 +150,23 @@ def _warning(finding: GuardFinding, asset: dg.AssetsDefinition) -> dg.AssetCheck
     )
 
 
-def _recorded(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[str]:
+def _list_recorded_benchmarks(context: dg.AssetCheckExecutionContext, recipe: Recipe) -> list[str]:
     """Return the recipe's benchmarks for which Dagster has a materialization; their files must exist."""
     keys = context.instance.get_materialized_partitions(raw_problems.key)
     return [name for name in recipe.benchmarks if name in keys]
 
 
-def _of_data(
+def _check_data(
     context: dg.AssetCheckExecutionContext,
-    podium: Podium,
+    podium: RunResource,
     name: str,
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
 ) -> dg.AssetCheckResult:
     """Return the result of a check of `ops.stages.checks`; the last one if it passed on the same files."""
-    setup = podium.load()
-    report, is_new = check_once(setup, name, _recorded(context, setup.recipe), force=asked_again(context))
+    setup = podium.load_setup()
+    report, is_new = check_once(
+        setup, name, _list_recorded_benchmarks(context, setup.recipe), force=is_rebuild_requested(context)
+    )
     facts: dict[str, dg.MetadataValue] = {
         "checked": dg.MetadataValue.int(report.checked),
         "skipped": dg.MetadataValue.int(report.skipped),

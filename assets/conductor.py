@@ -13,7 +13,7 @@ from dagster_pipes import DagsterPipesError
 from assets import gate, metadata, placement
 from assets.base_policy import base_policy
 from assets.dagster_private import DagsterPipesExecutionError
-from assets.resources import OnProgress, Podium, Reporter, calls_of_run, servers
+from assets.resources import OnProgress, Reporter, RunResource, count_calls_of_run, serve_local_workers
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
@@ -21,7 +21,7 @@ from ops.config import UntrainedPolicy
 from ops.core.charts import render_png
 from ops.core.errors import PodiumError
 from ops.results.leaderboard import chart_reward, chart_strategies
-from ops.retraining.start import fine_tuned_run
+from ops.retraining.start import prepare_fine_tuning
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.ending import explain_exit
@@ -37,93 +37,93 @@ from ops.training.run.training_run import (
 from ops.workflow.grammar import parse_workflow
 from ops.workflow.rendering import render_workflow
 
-POLL_S = 1.0
+POLL_INTERVAL_S = 1.0
 _STATUS = re.compile(r"failed with code (-?\d+)")
 
 
-def run_folder(podium: Podium) -> Path:
+def get_run_folder(podium: RunResource) -> Path:
     """Return the folder of this configuration's training run, and write the run's plan unless it exists.
 
     In a run about a changed pool, it is the folder of the training that continues the champion's.
     """
-    setup, snapshot = podium.load(), podium.snapshot()
+    setup, snapshot = podium.load_setup(), podium.get_snapshot()
     if snapshot.change is not None:
-        return fine_tuned_run(setup, snapshot.change, snapshot.deepspeed)
+        return prepare_fine_tuning(setup, snapshot.change, snapshot.deepspeed)
     return write_run_plan(setup, base_policy_folder(setup), snapshot.deepspeed)
 
 
-def not_trained(podium: Podium) -> str:
+def explain_no_training(podium: RunResource) -> str:
     """Return why this run trains nothing; empty if it trains a policy or scores a trained one."""
-    policy = podium.load().recipe.policy
+    policy = podium.load_setup().recipe.policy
     if not isinstance(policy, UntrainedPolicy):
         return ""
     return f"The recipe's policy is {policy.kind}: it is scored as it is, and there is nothing to train."
 
 
-def has_stage(podium: Podium, section: Literal["adaptive", "recursive"]) -> bool:
+def has_training_stage(podium: RunResource, section: Literal["adaptive", "recursive"]) -> bool:
     """Return whether the configuration has that additional training stage. A fine-tuned champion is always a single
     run."""
-    return podium.snapshot().change is None and getattr(podium.load().recipe, section) is not None
+    return podium.get_snapshot().change is None and getattr(podium.load_setup().recipe, section) is not None
 
 
 @dg.asset(
     deps=[worker_pool, worker_profiles, training_mix, base_policy],
     group_name="training",
-    pool=placement.GPU,
-    op_tags=placement.on_gpu,
+    pool=placement.GPU_POOL,
+    op_tags=placement.gpu_tags,
     kinds={"pytorch", "huggingface", "litellm"},
 )
 def conductor(
     context: dg.AssetExecutionContext,
-    podium: Podium,
+    podium: RunResource,
     reporter: dg.ResourceParam[Reporter],
     trainer: dg.PipesSubprocessClient,
 ) -> dg.MaterializeResult:
     """Train the base policy with GRPO. A training that crashed continues from its last checkpoint, and a finished
     training is never repeated. A prompted or static policy is not trained."""
-    gate.passed(context, "training_mix", "base_policy")
-    if why_not := not_trained(podium):
-        return kept(context, base_policy_folder(podium.load()), why_not)
-    return trained(context, podium, reporter, trainer, run_folder(podium))
+    gate.require_passed_checks(context, "training_mix", "base_policy")
+    if why_not := explain_no_training(podium):
+        return materialize_unchanged(context, base_policy_folder(podium.load_setup()), why_not)
+    return materialize_training(context, podium, reporter, trainer, get_run_folder(podium))
 
 
-def trained(
+def materialize_training(
     context: dg.AssetExecutionContext,
-    podium: Podium,
+    podium: RunResource,
     reporter: Reporter,
     trainer: dg.PipesSubprocessClient,
     folder: Path,
 ) -> dg.MaterializeResult:
     """Train the run in `folder` by the plan in the folder, unless it has finished, and return its result. Raises the
-    errors of `_train`."""
-    restore_run(podium.load().workspace, folder)
+    errors of `_run_trainer`."""
+    restore_run(podium.load_setup().workspace, folder)
     result = RunResult.read(folder)
     if result is None:
-        gate.ready(podium, "workers", "training")
-        with servers(podium.load()):
-            result = train(context, reporter, trainer, folder)
-        reporter.calls(context, calls_of_run(result))
-    facts = metadata.rounded(result.model_dump()) | _pictures(folder, RunPlan.read(folder))
+        gate.require_ready(podium, "workers", "training")
+        with serve_local_workers(podium.load_setup()):
+            result = train_with_local_workers(context, reporter, trainer, folder)
+        reporter.count_calls(context, count_calls_of_run(result))
+    facts = metadata.round_floats(result.model_dump()) | _draw_pictures(folder, RunPlan.read(folder))
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 
 
-def kept(context: dg.AssetExecutionContext, folder: Path, why_not: str) -> dg.MaterializeResult:
+def materialize_unchanged(context: dg.AssetExecutionContext, folder: Path, reason: str) -> dg.MaterializeResult:
     """Return the result of the previous stage, for a recipe without this stage."""
-    context.log.info(why_not)
-    return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": why_not})
+    context.log.info(reason)
+    return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata={"nothing_done": reason})
 
 
-def train(
+def train_with_local_workers(
     context: dg.AssetExecutionContext, reporter: Reporter, trainer: dg.PipesSubprocessClient, folder: Path
 ) -> RunResult:
     """Train the run in `folder` to its end, while the workers that Podium hosts are served. Raises the errors of
-    `_train`."""
+    `_run_trainer`."""
     plan = RunPlan.read(folder)
-    with _following(folder, plan.recipe.grpo.steps, reporter.progress(context)):
-        return _train(context, trainer, plan, folder)
+    with _report_steps(folder, plan.recipe.grpo.steps, reporter.begin_progress(context)):
+        return _run_trainer(context, trainer, plan, folder)
 
 
-def _train(
+def _run_trainer(
     context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient, plan: RunPlan, folder: Path
 ) -> RunResult:
     """Train; raises `PodiumError` with the reason if training ends without a result."""
@@ -152,12 +152,12 @@ def _train(
 
 
 @contextmanager
-def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]:
+def _report_steps(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]:
     """Report each step while the trainer writes its curve."""
     ended = threading.Event()
 
     def follow() -> None:
-        while not ended.wait(POLL_S):
+        while not ended.wait(POLL_INTERVAL_S):
             if rows := read_curve(folder):
                 reward = rows[-1]["reward"]
                 said = "no reward" if reward is None else f"reward {reward:.3f}"
@@ -172,7 +172,7 @@ def _following(folder: Path, steps: int, progress: OnProgress) -> Iterator[None]
         thread.join()
 
 
-def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
+def _draw_pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     """Return pictures of reward and strategies by step and of the use of workers at the end, and one correct
     workflow."""
     rows = read_curve(folder)
@@ -187,12 +187,12 @@ def _pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[Any]]:
     rewarded = [row for row in rows if row["reward"] is not None]
     curve = chart_reward([row["step"] for row in rewarded], [row["reward"] for row in rewarded])
     shown = {
-        "reward_curve": metadata.picture("mean reward by step", render_png(curve)),
-        "strategies": metadata.picture("strategies by step", render_png(chart_strategies(rows))),
-        "worker_use": metadata.table(("domain", *plan.offered), shares),
+        "reward_curve": metadata.embed_png("mean reward by step", render_png(curve)),
+        "strategies": metadata.embed_png("strategies by step", render_png(chart_strategies(rows))),
+        "worker_use": metadata.make_table(("domain", *plan.offered), shares),
     }
     if sample.workflow is not None:
         shown["a_workflow"] = dg.MetadataValue.md(render_workflow(sample.workflow, "markdown", names))
         drawn = render_workflow(sample.workflow, "svg", names)
-        shown["a_workflow_drawn"] = metadata.drawing("a workflow that was right", drawn)
+        shown["a_workflow_drawn"] = metadata.embed_svg("a workflow that was right", drawn)
     return shown

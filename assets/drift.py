@@ -8,20 +8,20 @@ from assets import gate, metadata, placement
 from assets.benchmark_scores import benchmark_scores
 from assets.promotion import promotion
 from assets.raw_problems import raw_problems
-from assets.resources import Podium, Reporter, servers
+from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.precaching.opening import open_client
 from ops.release import registry
-from ops.retraining.drift import ask_again
-from ops.retraining.revisions import act_on_drift, in_words
+from ops.retraining.drift import run_drift_round
+from ops.retraining.revisions import act_on_drift, describe_drift
 
 
 @dg.asset(
     deps=[raw_problems, worker_pool, worker_responses, benchmark_scores, promotion],
     group_name="retraining",
-    pool=placement.GPU,
-    op_tags=placement.on_gpu,
+    pool=placement.GPU_POOL,
+    op_tags=placement.gpu_tags,
     kinds={"huggingface", "litellm"},
     check_specs=[
         dg.AssetCheckSpec(
@@ -30,7 +30,7 @@ from ops.retraining.revisions import act_on_drift, in_words
     ],
 )
 def drift(
-    context: dg.AssetExecutionContext, podium: Podium, reporter: dg.ResourceParam[Reporter]
+    context: dg.AssetExecutionContext, podium: RunResource, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Ask each worker and the champion today's share of the stored questions again, and compare the answers with the
     stored ones.
@@ -38,13 +38,13 @@ def drift(
     A changed worker's model gets a new revision, so that its old answers are ignored; the sensor's plan treats it as
     any changed worker. The questions have a cap of their own each month.
     """
-    gate.ready(podium, "workers", *(["evaluation"] if registry.champion(podium.workspace()) else []))
-    setup, on = podium.load(), today()
-    settings = podium.snapshot().retraining.drift
+    gate.require_ready(podium, "workers", *(["evaluation"] if registry.find_champion(podium.find_workspace()) else []))
+    setup, on = podium.load_setup(), get_utc_day()
+    settings = podium.get_snapshot().retraining.drift
     client = open_client(setup.with_account(f"drift-{on:%Y-%m}"), "drift")
-    with servers(setup):
-        records = ask_again(setup, client, settings, on)
-    reporter.calls(context, client.counts)
+    with serve_local_workers(setup):
+        records = run_drift_round(setup, client, settings, on)
+    reporter.count_calls(context, client.counts)
     revisions = act_on_drift(setup, records, settings, on)
     changed = [record for record in records if record.is_changed(settings.false_alarms)]
     rows = [
@@ -60,13 +60,15 @@ def drift(
         if record.pairs
     ]
     head = ("system", "nights", "asked tonight", "stored, % right", "again, % right", "found", "new revision")
-    said = "; ".join(in_words(record, settings) for record in changed) or "workers and champion answer as they did"
+    said = (
+        "; ".join(describe_drift(record, settings) for record in changed) or "workers and champion answer as they did"
+    )
     return dg.MaterializeResult(
         metadata={
-            "systems": metadata.table(head, rows),
+            "systems": metadata.make_table(head, rows),
             "drifted": ", ".join(record.system for record in changed) or "none",
             "error_probability_in_a_year": settings.false_alarms,
-            **metadata.calls(client.counts),
+            **metadata.describe_calls(client.counts),
         },
         check_results=[
             dg.AssetCheckResult(
@@ -80,6 +82,6 @@ def drift(
     )
 
 
-def today() -> date:
+def get_utc_day() -> date:
     """Return the day in UTC, which decides the questions that are asked."""
     return datetime.now(UTC).date()

@@ -14,19 +14,21 @@ import dagster as dg
 from assets import metadata
 from ops.workers.client import CallCounts
 
-AGAIN = "podium/again"
+REBUILD_TAG = "podium/again"
 """The run tag that lets every step of the run do its work again, whatever its value is."""
 UNCHANGED = "unchanged"
 """The metadata entry of a result that an earlier run made: since when the output is unchanged."""
 _DATA_VERSION = "dagster/data_version"
 
 
-def asked_again(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> bool:
+def is_rebuild_requested(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> bool:
     """Return whether every step is to do its work again, also where its output exists."""
-    return AGAIN in context.run.tags
+    return REBUILD_TAG in context.run.tags
 
 
-def unchanged(context: dg.AssetExecutionContext, version: str, benchmarks: Sequence[str] = ()) -> dg.MaterializeResult:
+def report_unchanged(
+    context: dg.AssetExecutionContext, version: str, benchmarks: Sequence[str] = ()
+) -> dg.MaterializeResult:
     """Return the result of an asset whose output with this data version exists already.
 
     The metadata are those of the last materialization if it was about the same output. `benchmarks` are the partitions
@@ -34,24 +36,24 @@ def unchanged(context: dg.AssetExecutionContext, version: str, benchmarks: Seque
     """
     facts: dict[str, Any] = {}
     for partition in benchmarks or ("",):
-        facts = _facts(context, version, partition)
+        facts = _last_metadata(context, version, partition)
         if partition:
             context.add_asset_metadata(facts, partition_key=partition)
     context.log.info(f"unchanged {facts[UNCHANGED]}")
     return dg.MaterializeResult(data_version=dg.DataVersion(version), metadata={} if benchmarks else facts)
 
 
-def _facts(context: dg.AssetExecutionContext, version: str, partition: str) -> dict[str, Any]:
+def _last_metadata(context: dg.AssetExecutionContext, version: str, partition: str) -> dict[str, Any]:
     chosen = dg.AssetRecordsFilter(context.asset_key, asset_partitions=[partition] if partition else None)
     records = context.instance.fetch_materializations(chosen, limit=1).records
     made = records[0].asset_materialization if records else None
     if made is None or (made.tags or {}).get(_DATA_VERSION) != version:
         return {UNCHANGED: "since a command made it"}
-    since = _text(made.metadata, UNCHANGED) or f"since run {records[0].run_id[:8]}"
+    since = _read_text(made.metadata, UNCHANGED) or f"since run {records[0].run_id[:8]}"
     kept = {name: fact for name, fact in made.metadata.items() if not name.startswith("dagster")}
-    none = metadata.calls(CallCounts())  # those of the run that did the work are not this run's
+    none = metadata.describe_calls(CallCounts())  # those of the run that did the work are not this run's
     return kept | {name: fact for name, fact in none.items() if name in kept} | {UNCHANGED: since}
 
 
-def _text(facts: Mapping[str, Any], name: str) -> str:
+def _read_text(facts: Mapping[str, Any], name: str) -> str:
     return str(getattr(facts.get(name, ""), "value", facts.get(name, "")))

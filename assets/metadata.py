@@ -21,30 +21,30 @@ from ops.training.cold_start.validation import ColdStartRecord, ValidationResult
 from ops.workers.client import CallCounts
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.TableMetadataValue:
+def make_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.TableMetadataValue:
     """Return a table that Dagster's web interface draws itself. Numbers stay numbers, None becomes a dash, and equal
     headings are made distinct."""
     cells = [{name: "–" if cell is None else cell for name, cell in zip(head, row, strict=True)} for row in rows]
-    schema = [dg.TableColumn(name, _type([row[name] for row in cells])) for name in head]
+    schema = [dg.TableColumn(name, _column_type([row[name] for row in cells])) for name in head]
     return dg.MetadataValue.table([dg.TableRecord(row) for row in cells], dg.TableSchema(schema))
 
 
-def _type(cells: Sequence[object]) -> str:
+def _column_type(cells: Sequence[object]) -> str:
     kinds = {type(cell) for cell in cells}
     return "int" if kinds == {int} else "float" if kinds and kinds <= {int, float} else "string"
 
 
-def picture(title: str, png: bytes) -> dg.MarkdownMetadataValue:
+def embed_png(title: str, png: bytes) -> dg.MarkdownMetadataValue:
     """Return a PNG that is embedded in the metadata, so that no file has to be served or kept."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
-def drawing(title: str, svg: str) -> dg.MarkdownMetadataValue:
+def embed_svg(title: str, svg: str) -> dg.MarkdownMetadataValue:
     """Return an SVG that is embedded in the metadata as an image, so that scripts in it cannot run."""
     return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})")
 
 
-def percent(score: Score | MeanEstimate | None) -> str:
+def format_percent(score: Score | MeanEstimate | None) -> str:
     """Return an accuracy in % with its standard error or 95 % interval, or a dash if it was not measured."""
     if score is None:
         return "–"
@@ -53,16 +53,16 @@ def percent(score: Score | MeanEstimate | None) -> str:
     return leaderboard.format_accuracy(estimate).replace(" ", "\N{NO-BREAK SPACE}")
 
 
-def oracle(estimates: Sequence[OracleEstimate]) -> str:
+def format_oracle(estimates: Sequence[OracleEstimate]) -> str:
     """Return the oracle's mean accuracy over benchmarks in %, or its upper bound and what luck alone would reach."""
     fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
     if len(fair) == len(estimates):
-        return f"{percent(average_estimates(fair))} %"
+        return f"{format_percent(average_estimates(fair))} %"
     most, lucky = average_estimates([each.plain for each in estimates]), fmean(each.by_chance for each in estimates)
-    return f"at most {percent(most)} %, with hindsight; by chance alone {100 * lucky:.1f} %"
+    return f"at most {format_percent(most)} %, with hindsight; by chance alone {100 * lucky:.1f} %"
 
 
-def oracle_line(estimates: Sequence[OracleEstimate]) -> tuple[str, float]:
+def make_oracle_line(estimates: Sequence[OracleEstimate]) -> tuple[str, float]:
     """Return the name of the oracle's line in a chart of workers, and its height in %."""
     fair = [each.cross_fitted for each in estimates if each.cross_fitted is not None]
     if len(fair) == len(estimates):
@@ -72,23 +72,23 @@ def oracle_line(estimates: Sequence[OracleEstimate]) -> tuple[str, float]:
     return f"best worker of each problem, with hindsight (an upper bound): {height:.1f} %", height
 
 
-def rounded(facts: Mapping[str, Any]) -> dict[str, Any]:
+def round_floats(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return `facts` with every float rounded to six significant digits, and NaN as a dash."""
-    return {name: _rounded(fact) if isinstance(fact, float) else fact for name, fact in facts.items()}
+    return {name: _round_float(fact) if isinstance(fact, float) else fact for name, fact in facts.items()}
 
 
-def _rounded(fact: float) -> float | str:
+def _round_float(fact: float) -> float | str:
     return "–" if math.isnan(fact) else float(f"{fact:.6g}")
 
 
-def examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
+def show_examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
     """Return the first `count` problems as workers see them; for a confidential benchmark only their ids."""
     chosen = problems[:: max(1, len(problems) // count)][:count]
     quoted = (displayable_question(problem).replace("\n", "\n> ") for problem in chosen)
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
 
 
-def cold_start(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
+def describe_cold_start(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
     """Return the facts about a cold start and its validation."""
     return {
         "examples": dg.MetadataValue.int(record.examples),
@@ -96,12 +96,12 @@ def cold_start(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
         "seconds": dg.MetadataValue.float(round(record.seconds, 1)),
         "peak_gib": dg.MetadataValue.float(round(record.peak_gib, 2)),
         **({"last_loss": dg.MetadataValue.float(round(record.loss[-1], 4))} if record.loss else {}),
-        **(_teacher(record) if record.teacher_workflows else {}),
-        **(validity(record.validation) if record.validation else {}),
+        **(_describe_teacher(record) if record.teacher_workflows else {}),
+        **(describe_validity(record.validation) if record.validation else {}),
     }
 
 
-def _teacher(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
+def _describe_teacher(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
     return {
         "teacher_workflows": dg.MetadataValue.int(record.teacher_workflows),
         "teacher_right": dg.MetadataValue.int(record.teacher_right),
@@ -109,7 +109,7 @@ def _teacher(record: ColdStartRecord) -> dict[str, dg.MetadataValue[Any]]:
     }
 
 
-def validity(seen: ValidationResult) -> dict[str, dg.MetadataValue[Any]]:
+def describe_validity(seen: ValidationResult) -> dict[str, dg.MetadataValue[Any]]:
     """Return the share of valid workflows on problems without training examples, and the reasons for invalid ones."""
     return {
         "valid_workflows": dg.MetadataValue.float(seen.share),
@@ -118,17 +118,17 @@ def validity(seen: ValidationResult) -> dict[str, dg.MetadataValue[Any]]:
     }
 
 
-def findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | str]:
+def describe_findings(title: str, found: Findings) -> dict[str, dg.MetadataValue[Any] | str]:
     """Return the results of a study: its tables, a note about them and its picture."""
     tables = {"table": found.summary, "details": found.details, "families": found.families, "claims": found.claims}
     return {
-        **{name: table(*columns) for name, columns in tables.items() if columns.rows},
+        **{name: make_table(*columns) for name, columns in tables.items() if columns.rows},
         **({"said": found.note} if found.note else {}),
-        "picture": picture(title, found.picture),
+        "picture": embed_png(title, found.picture),
     }
 
 
-def calls(counts: CallCounts) -> dict[str, dg.MetadataValue]:
+def describe_calls(counts: CallCounts) -> dict[str, dg.MetadataValue]:
     """Return how many worker calls a stage made, and how many of them were cached, retried or failed."""
     return {
         "calls_live": dg.MetadataValue.int(counts.live),

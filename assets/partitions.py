@@ -12,27 +12,27 @@ from ops.core.errors import ConfigError
 
 benchmarks = dg.StaticPartitionsDefinition(list(BENCHMARKS))
 
-one_run = dg.BackfillPolicy.single_run()
+single_run_backfill = dg.BackfillPolicy.single_run()
 """A backfill policy: one run for all partitions, so that calls to
 different workers overlap and each process starts once.
 """
 
 
-def every() -> dict[str, str]:
+def tag_all_benchmarks() -> dict[str, str]:
     """Return the run tags of a run over every benchmark."""
-    return _range(list(BENCHMARKS))
+    return _tag_range(list(BENCHMARKS))
 
 
-def of_recipe(recipe: Recipe) -> dict[str, str]:
+def tag_recipe_benchmarks(recipe: Recipe) -> dict[str, str]:
     """Return the run tags of the smallest range of benchmarks that includes all those of the recipe."""
-    return _range([name for name in BENCHMARKS if name in recipe.benchmarks])
+    return _tag_range([name for name in BENCHMARKS if name in recipe.benchmarks])
 
 
-def _range(names: list[str]) -> dict[str, str]:
+def _tag_range(names: list[str]) -> dict[str, str]:
     return {"dagster/asset_partition_range_start": names[0], "dagster/asset_partition_range_end": names[-1]}
 
 
-def in_recipe(context: dg.AssetExecutionContext, recipe: Recipe) -> list[str]:
+def select_recipe_benchmarks(context: dg.AssetExecutionContext, recipe: Recipe) -> list[str]:
     """Return the recipe's benchmarks among the partitions of the run. The metadata of other partitions say that nothing
     was made.
 

@@ -4,31 +4,31 @@ import dagster as dg
 
 from assets import metadata
 from assets.leaderboard import leaderboard
-from assets.recursive_conductor import final_policy
+from assets.recursive_conductor import get_final_policy_folder
 from assets.registered_model import registered_model
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.core.charts import render_png
-from ops.reports.verdict import checks_table, differences, pairings_table
+from ops.reports.verdict import draw_differences, make_checks_table, make_comparison_table
 from ops.stages.release import judge_and_promote
 
 
 @dg.asset(deps=[leaderboard, registered_model], group_name="release", kinds={"mlflow"})
-def promotion(podium: Podium) -> dg.MaterializeResult:
+def promotion(podium: RunResource) -> dg.MaterializeResult:
     """Decide whether the new version becomes the champion. config/promotion.yaml has the conditions: paired tests
     against the champion and the best worker, cost and valid workflows."""
-    outcome = judge_and_promote(podium.load(), final_policy(podium), podium.snapshot().gate)
+    outcome = judge_and_promote(podium.load_setup(), get_final_policy_folder(podium), podium.get_snapshot().gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
         "promoted": outcome.is_champion,
         "version": outcome.version,
         "analysis": outcome.decision.analysis,
         "report": dg.MetadataValue.path(outcome.page),
-        "checks": metadata.table(*checks_table(outcome.decision)[1:3]),
+        "checks": metadata.make_table(*make_checks_table(outcome.decision)[1:3]),
     }
     if outcome.dossier is not None:
         for opponent in outcome.dossier.opponents:
             if opponent.pairings:
-                shown = pairings_table(opponent, outcome.dossier.confidence)
-                picture = render_png(differences(opponent, outcome.dossier.confidence))
-                facts[f"against_the_{opponent.name}"] = metadata.table(shown.head, shown.rows)
-                facts[f"differences_to_the_{opponent.name}"] = metadata.picture("paired differences", picture)
+                shown = make_comparison_table(opponent, outcome.dossier.confidence)
+                picture = render_png(draw_differences(opponent, outcome.dossier.confidence))
+                facts[f"against_the_{opponent.name}"] = metadata.make_table(shown.head, shown.rows)
+                facts[f"differences_to_the_{opponent.name}"] = metadata.embed_png("paired differences", picture)
     return dg.MaterializeResult(metadata=facts)

@@ -3,8 +3,8 @@
 import dagster as dg
 
 from assets import metadata, partitions
-from assets.last_result import asked_again, unchanged
-from assets.resources import Podium
+from assets.last_result import is_rebuild_requested, report_unchanged
+from assets.resources import RunResource
 from ops import versioning
 from ops.core.once import data_version
 from ops.stages.data import data_files, load_raw_once
@@ -12,22 +12,22 @@ from ops.stages.data import data_files, load_raw_once
 
 @dg.asset(
     partitions_def=partitions.benchmarks,
-    backfill_policy=partitions.one_run,
+    backfill_policy=partitions.single_run_backfill,
     group_name="data",
     kinds={"python", "dvc"},
 )
-def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
+def raw_problems(context: dg.AssetExecutionContext, podium: RunResource) -> dg.MaterializeResult:
     """Load the training and test questions of each benchmark into one format."""
-    setup = podium.load()
-    benchmarks = partitions.in_recipe(context, setup.recipe)
-    made = {name: load_raw_once(setup, name, force=asked_again(context)) for name in benchmarks}
-    versioning.record(setup.workspace, podium.snapshot(), "raw_problems")
+    setup = podium.load_setup()
+    benchmarks = partitions.select_recipe_benchmarks(context, setup.recipe)
+    made = {name: load_raw_once(setup, name, force=is_rebuild_requested(context)) for name in benchmarks}
+    versioning.record_stage(setup.workspace, podium.get_snapshot(), "raw_problems")
     version = data_version(*data_files(setup.workspace, "raw_problems"))
     if not any(made.values()):
-        return unchanged(context, version, benchmarks)
+        return report_unchanged(context, version, benchmarks)
     for benchmark, raw in made.items():
         if raw is None:
-            unchanged(context, version, [benchmark])
+            report_unchanged(context, version, [benchmark])
             continue
         facts = {
             "train": len(raw.train),
@@ -35,7 +35,7 @@ def raw_problems(context: dg.AssetExecutionContext, podium: Podium) -> dg.Materi
             "source": setup.recipe.benchmarks[benchmark].source,
             "quarantined": raw.quarantined,
             "failing_gold": raw.failing_gold,
-            "examples": metadata.examples(raw.train or raw.test),
+            "examples": metadata.show_examples(raw.train or raw.test),
         }
         if tests := raw.graded_on:
             facts["graded_on"] = tests

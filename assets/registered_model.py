@@ -3,46 +3,46 @@
 import dagster as dg
 
 from assets.leaderboard import leaderboard
-from assets.recursive_conductor import final_policy, recursive_conductor, training_runs
-from assets.resources import Podium
+from assets.recursive_conductor import get_final_policy_folder, list_training_runs, recursive_conductor
+from assets.resources import RunResource
 from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import read_comparison
 from ops.release import registry
-from ops.release.lineage import Lineage, as_tag
+from ops.release.lineage import Lineage, format_keys
 from ops.training.run.tracking import find_tracked_checkpoint, find_tracked_run
 from ops.training.run.training_run import RunResult
 
 
 @dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
-def registered_model(podium: Podium) -> dg.MaterializeResult:
+def registered_model(podium: RunResource) -> dg.MaterializeResult:
     """Register the Conductor in MLflow as a version with the alias challenger. The same policy with the same scores is
     not registered twice."""
-    setup = podium.load()
+    setup = podium.load_setup()
     workspace, recipe, pool = setup.workspace, setup.recipe, setup.pool
-    policy = final_policy(podium)
-    runs = training_runs(podium)
+    policy = get_final_policy_folder(podium)
+    runs = list_training_runs(podium)
     results = [RunResult.read(each) for each in runs.values()]
     trained = [result for result in results if result is not None]
     if len(trained) < len(results):
         raise PodiumError(f"{policy}: holds no finished training. Materialize {', '.join(runs)} first")
     comparison = read_comparison(setup, policy)
     lineage = Lineage(
-        git_commit=podium.snapshot().git_commit,
-        dvc_revision=versioning.revision(workspace),
+        git_commit=podium.get_snapshot().git_commit,
+        dvc_revision=versioning.compute_revision(workspace),
         policy=comparison.policy,
         pool_answers_key=pool.answers_key,
         pool_prices_key=pool.prices_key,
         recipe=recipe.name,
         training_cost_usd=round(sum(result.cost_usd for result in trained), 6),
         evaluation=comparison.scores_key,
-        questions=as_tag(comparison.questions),
-        graders=as_tag(comparison.graders),
+        questions=format_keys(comparison.questions),
+        graders=format_keys(comparison.graders),
     )
-    tags = {"seed": str(recipe.seed), "snapshot": podium.snapshot().key}
+    tags = {"seed": str(recipe.seed), "snapshot": podium.get_snapshot().key}
     tracked = {stage: find_tracked_run(run, workspace.mlflow_uri) for stage, run in runs.items()}
-    version = registry.register(
+    version = registry.register_version(
         workspace, policy, pool, comparison.conductor, lineage, tags=tags, recipe=recipe,
         training_runs={stage: run for stage, run in tracked.items() if run is not None},
         checkpoint=find_tracked_checkpoint(list(runs.values())[-1], workspace.mlflow_uri) if runs else None,

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets import metadata
-from assets.resources import Podium
+from assets.resources import RunResource
 from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
@@ -19,18 +19,18 @@ from ops.planning.forecast import (
 
 
 @dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
-def signal_forecast(context: dg.AssetExecutionContext, podium: Podium) -> dg.MaterializeResult:
+def signal_forecast(context: dg.AssetExecutionContext, podium: RunResource) -> dg.MaterializeResult:
     """Forecast the share of groups from which GRPO can learn, the cost in USD and the hours. The last run is shown for
     comparison."""
-    made, last = make_forecast(podium.load())
+    made, last = make_forecast(podium.load_setup())
     for warning in list_warnings(made):
         context.log.warning(warning)
     return dg.MaterializeResult(
         metadata={
             "rests_on": describe_basis(made),
-            **metadata.rounded(list_figures(made)),
-            "forecast": metadata.table(("a training run", "forecast", "last run"), compare_with_run(made, last)),
-            "by_domain": metadata.table(
+            **metadata.round_floats(list_figures(made)),
+            "forecast": metadata.make_table(("a training run", "forecast", "last run"), compare_with_run(made, last)),
+            "by_domain": metadata.make_table(
                 ("domain", "groups whose rewards differ"),
                 [(domain, f"{share:.1%}") for domain, share in made.signal_by_domain.items()],
             ),

@@ -8,9 +8,9 @@ import dagster as dg
 from pydantic import Field
 
 from assets import gate, metadata, placement
-from assets.conductor import train
-from assets.recursive_conductor import training_runs
-from assets.resources import Podium, Reporter, calls_of_run, servers
+from assets.conductor import train_with_local_workers
+from assets.recursive_conductor import list_training_runs
+from assets.resources import Reporter, RunResource, count_calls_of_run, serve_local_workers
 from ops.config.studies import STUDIES as FILE
 from ops.config.studies import Changes, RecipeStudy, Rounds, Samples, Studies, require_studies, try_load_studies
 from ops.core.errors import DataError, PodiumError
@@ -24,13 +24,13 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.workers.client import CallCounts
 
 GROUP = "experiments"
-PREFIX = "study"
+ASSET_PREFIX = "study"
 """The prefix of the assets' names, because a study may have the name of another asset."""
-UNREADABLE = "studies_yaml"
+UNREADABLE_ASSET = "studies_yaml"
 """The asset that takes the place of all studies of a file that cannot be read."""
 
 
-class Chosen(dg.Config):
+class StudyOptions(dg.Config):
     """The options for materializing a study."""
 
     changes: list[str] = Field(
@@ -38,32 +38,32 @@ class Chosen(dg.Config):
     )
 
 
-def asset_name(study: str) -> str:
+def make_asset_name(study: str) -> str:
     """Return the name of the study's asset."""
-    return f"{PREFIX}/{study}"
+    return f"{ASSET_PREFIX}/{study}"
 
 
-def study_of(podium: Podium, name: str, only: tuple[str, ...] = ()) -> Study:
+def load_study(podium: RunResource, name: str, only: tuple[str, ...] = ()) -> Study:
     """Return the study of that name from the run's snapshot.
 
     Raises `PodiumError` if the file cannot be read, and `ConfigError` if it has no such study of this recipe.
     """
     if name in STUDIES:
         return Study(name, STUDIES[name], only)
-    snapshot, file = podium.snapshot(), podium.workspace().config / FILE
+    snapshot, file = podium.get_snapshot(), podium.find_workspace().config / FILE
     return Study(name, require_studies(snapshot.studies).find(name, snapshot.recipe_file, file), only)
 
 
-def lab_of(podium: Podium) -> StudyInputs:
+def load_study_inputs(podium: RunResource) -> StudyInputs:
     """Return the recipe and the policies of this configuration. Raises `DataError` without a training mix."""
-    setup = podium.load()
+    setup = podium.load_setup()
     mix = setup.workspace.data / "training_mix.jsonl"
     if not mix.is_file():
         raise DataError(mix, "", "does not exist: nothing was trained", f"`podium run {setup.recipe.name}` first")
-    return StudyInputs(setup, training_runs(podium), base_policy_folder(setup), podium.snapshot().deepspeed)
+    return StudyInputs(setup, list_training_runs(podium), base_policy_folder(setup), podium.get_snapshot().deepspeed)
 
 
-def needs(entry: RecipeStudy | PolicyStudy) -> tuple[RunPart, ...]:
+def list_needs(entry: RecipeStudy | PolicyStudy) -> tuple[RunPart, ...]:
     """Check the requirements of a study on machine, recipe and data before its first call or training."""
     if isinstance(entry, Intervention | Rounds | Samples):
         return ("workers", "evaluation")
@@ -71,9 +71,9 @@ def needs(entry: RecipeStudy | PolicyStudy) -> tuple[RunPart, ...]:
 
 
 @contextmanager
-def _making(
+def _open_study(
     context: dg.AssetExecutionContext,
-    podium: Podium,
+    podium: RunResource,
     reporter: Reporter,
     trainer: dg.PipesSubprocessClient,
     study: Study,
@@ -86,22 +86,26 @@ def _making(
     with ExitStack() as stack:
 
         def begin() -> None:
-            needed, setup = needs(study.entry), podium.load()
+            needed, setup = list_needs(study.entry), podium.load_setup()
             if "training" in needed:
-                gate.passed(context, "training_mix")
+                gate.require_passed_checks(context, "training_mix")
             changed = [setup]
             if isinstance(study.entry, Changes):
                 changed = list(make_changed_setups(study.name, study.entry, setup, study.selected_changes).values())
             for each in changed:
-                gate.ready(podium, *needed, setup=each)
-            stack.enter_context(servers(setup))
+                gate.require_ready(podium, *needed, setup=each)
+            stack.enter_context(serve_local_workers(setup))
 
-        yield StudyContext(lambda run: train(context, reporter, trainer, run), reporter.progress(context), begin)
+        yield StudyContext(
+            lambda run: train_with_local_workers(context, reporter, trainer, run),
+            reporter.begin_progress(context),
+            begin,
+        )
 
 
-def _reads(entry: RecipeStudy | PolicyStudy) -> list[str]:
+def _list_read_assets(entry: RecipeStudy | PolicyStudy) -> list[str]:
     """Return the assets that a study reads."""
-    needed = needs(entry)
+    needed = list_needs(entry)
     reads = {
         "raw_problems": True, "worker_pool": "workers" in needed, "training_mix": "training" in needed,
         "base_policy": isinstance(entry, Changes), entry.after: True,
@@ -109,58 +113,60 @@ def _reads(entry: RecipeStudy | PolicyStudy) -> list[str]:
     return [asset for asset, read in reads.items() if read]
 
 
-def _asset_of(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinition:
-    needed = needs(entry)
+def _make_asset(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinition:
+    needed = list_needs(entry)
     trains, on_gpu = "training" in needed, isinstance(entry, RecipeStudy)
 
     @dg.asset(
         name=name,
-        key_prefix=PREFIX,
-        deps=_reads(entry),
+        key_prefix=ASSET_PREFIX,
+        deps=_list_read_assets(entry),
         group_name=GROUP,
-        pool=placement.GPU if on_gpu else None,
-        op_tags=placement.on_gpu if on_gpu else None,
+        pool=placement.GPU_POOL if on_gpu else None,
+        op_tags=placement.gpu_tags if on_gpu else None,
         kinds={*({"pytorch"} if trains else ()), *({"huggingface", "litellm"} if needed else {"python"})},
         description=f"{entry.title}: {entry.about}.",
     )
     def study(
         context: dg.AssetExecutionContext,
-        config: Chosen,
-        podium: Podium,
+        config: StudyOptions,
+        podium: RunResource,
         reporter: dg.ResourceParam[Reporter],
         trainer: dg.PipesSubprocessClient,
     ) -> dg.MaterializeResult:
-        chosen = study_of(podium, name, tuple(config.changes))
-        with _making(context, podium, reporter, trainer, chosen) as making:
-            found = run_study(chosen, lab_of(podium), making)
-        made = (*map(calls_of_run, making.results), *(client.counts for client in making.clients))
+        chosen = load_study(podium, name, tuple(config.changes))
+        with _open_study(context, podium, reporter, trainer, chosen) as making:
+            found = run_study(chosen, load_study_inputs(podium), making)
+        made = (*map(count_calls_of_run, making.results), *(client.counts for client in making.clients))
         calls = sum(made, CallCounts())
-        reporter.calls(context, calls)
-        return dg.MaterializeResult(metadata={**metadata.findings(entry.title, found), **metadata.calls(calls)})
+        reporter.count_calls(context, calls)
+        return dg.MaterializeResult(
+            metadata={**metadata.describe_findings(entry.title, found), **metadata.describe_calls(calls)}
+        )
 
     return study
 
 
-studies = [_asset_of(name, entry) for name, entry in STUDIES.items()]
+study_assets = [_make_asset(name, entry) for name, entry in STUDIES.items()]
 """The assets of the studies in code, which train nothing."""
 
 
-def configured_studies(config: Path) -> list[dg.AssetsDefinition]:
+def make_configured_assets(config: Path) -> list[dg.AssetsDefinition]:
     """Return an asset for each study of the file. For a file that cannot be read, it is one asset that fails with the
     reason."""
     known = try_load_studies(config)
     if isinstance(known, Studies):
-        return [_asset_of(name, entry) for name, entry in known.studies.items()]
+        return [_make_asset(name, entry) for name, entry in known.studies.items()]
 
     @dg.asset(
-        name=UNREADABLE,
-        key_prefix=PREFIX,
+        name=UNREADABLE_ASSET,
+        key_prefix=ASSET_PREFIX,
         deps=[dg.AssetKey("benchmark_scores")],
         group_name=GROUP,
         description=f"The studies of config/{FILE} cannot be read. {known}",
     )
-    def unreadable(podium: Podium) -> None:
-        require_studies(podium.snapshot().studies)
+    def unreadable(podium: RunResource) -> None:
+        require_studies(podium.get_snapshot().studies)
         raise PodiumError(f"config/{FILE} can be read now: reload the code location to see its assets")
 
     return [unreadable]

@@ -3,17 +3,17 @@
 import dagster as dg
 
 from assets import metadata
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.core.servers import check_addresses
 from ops.workers.pool import build_pool_table
 from ops.workers.unsent import check_pools
 
 
 @dg.asset(group_name="workers", kinds={"yaml"})
-def worker_pool(podium: Podium) -> dg.MaterializeResult:
+def worker_pool(podium: RunResource) -> dg.MaterializeResult:
     """Check that the workers of the pool can be called: their API keys, their providers and their servers. Retraining
     compares the two hashes of the pool."""
-    setup = podium.load()
+    setup = podium.load_setup()
     check_addresses(mlflow=not setup.workspace.rehearsal)
     pool = setup.pool
     if setup.recipe.can_call_workers:
@@ -23,7 +23,7 @@ def worker_pool(podium: Podium) -> dg.MaterializeResult:
         metadata={
             "answers_key": pool.answers_key,
             "prices_key": pool.prices_key,
-            "workers": metadata.table(*build_pool_table(pool)),
+            "workers": metadata.make_table(*build_pool_table(pool)),
             "pool": dg.MetadataValue.json(pool.model_dump(mode="json")),
         },
     )

@@ -30,26 +30,26 @@ class ConductorAgent(ResponsesAgent):
         Raises `PodiumError` where a library is missing, `DataError` and `ConfigError` for files that cannot be used.
         """
         from ops.config import Serving
-        from ops.release.requirements import FILE, check_installed
+        from ops.release.requirements import REQUIREMENTS_FILE, check_requirements_installed
         from ops.serving.in_thread import EngineThread
         from ops.serving.loaded import VersionFiles
 
         settings = dict(context.model_config or {})
         policy, pool = (Path(context.artifacts[name]) for name in ("policy", "pool"))
         folder = model_folder(policy)
-        if (file := folder / FILE).is_file():
-            check_installed(file)
+        if (file := folder / REQUIREMENTS_FILE).is_file():
+            check_requirements_installed(file)
         files = VersionFiles(str(settings.get("policy", "")), policy, pool, settings)
         serving = Serving(budget_usd=float(settings.get("question_usd", 1.0)))
-        self._engine = EngineThread.load(files, workspace_of(folder), serving)
+        self._engine = EngineThread.from_files(files, workspace_of(folder), serving)
         weakref.finalize(self, self._engine.close)
 
     def predict(self, request: ResponsesAgentRequest) -> ResponsesAgentResponse:
         """Answer one question. Raises the errors of `ops.serving`, whose texts say what to do."""
         exchange = self._exchange(request)
-        answer = self._engine.ask(exchange.problem, exchange.options)
+        answer = self._engine.answer_question(exchange.problem, exchange.options)
         _attach(answer)
-        return ResponsesAgentResponse(**exchange.whole(answer))
+        return ResponsesAgentResponse(**exchange.write_response(answer))
 
     def predict_stream(self, request: ResponsesAgentRequest) -> Generator[ResponsesAgentStreamEvent, None, None]:
         """The steps as they end, then the answer. Raises as `predict` does."""
@@ -57,19 +57,19 @@ class ConductorAgent(ResponsesAgent):
         from ops.serving.answer import Answer
         from ops.workflow.trace import StepTrace
 
-        for news in self._engine.stream(exchange.problem, exchange.options):
+        for news in self._engine.stream_answer(exchange.problem, exchange.options):
             if isinstance(news, StepTrace):
-                yield _done(place, exchange.step(news))
+                yield _done(place, exchange.write_step(news))
                 place += 1
             elif isinstance(news, Answer):
                 _attach(news)
-                whole = exchange.whole(news)
+                whole = exchange.write_response(news)
                 yield _done(place, whole["output"][-1], whole["custom_outputs"])
 
     def _exchange(self, request: ResponsesAgentRequest) -> Any:
-        from ops.serving.openai.agent import Exchange
+        from ops.serving.openai.agent import AgentExchange
 
-        return Exchange(request.model_dump())
+        return AgentExchange(request.model_dump())
 
 
 def model_folder(policy: Path) -> Path:
@@ -99,11 +99,11 @@ def _attach(answer: Any) -> None:
     """Add what was done to the trace that MLflow has open for the request, if it has one."""
     import mlflow
 
-    from ops.release.tracing import attach, of_answer
+    from ops.release.tracing import attach_to_span, build_answer_tree
 
     if (request := mlflow.get_current_active_span()) is not None:
-        for part in of_answer(answer, time.time()).below:
-            attach(part, request)
+        for part in build_answer_tree(answer, time.time()).children:
+            attach_to_span(part, request)
 
 
 set_model(ConductorAgent())

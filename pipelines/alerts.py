@@ -8,8 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from assets.placement import TEAM
-from assets.resources import Podium
+from assets.placement import TEAM_VARIABLE
+from assets.resources import RunResource
 from ops.alerts import notify
 from ops.alerts.catalogue import CAP_REACHED, FIRST_STEP_INVALID, RUN_FAILED
 from ops.config import load_alerts
@@ -17,10 +17,10 @@ from ops.core.errors import ConfigError, OverBudget
 from ops.core.workspace import Workspace
 from ops.spending.ledger import CAP_MESSAGE
 from ops.training.run.ending import INVALID_FIRST_STEP
-from pipelines.home import fail_orphaned_runs, process_of
+from pipelines.home import fail_orphaned_runs, find_process
 
 
-def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
+def make_failure_sensor(podium: RunResource) -> dg.SensorDefinition:
     """Return the sensor that sends one alert for each run that fails.
 
     It ignores the run of a command, which sends the alert itself and needs no daemon, and a run that Dagster starts
@@ -38,9 +38,9 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
         run = context.dagster_run
         if run.tags.get("dagster/will_retry") == "true":
             return dg.SkipReason(f"run {run.run_id[:8]} begins again")
-        if process_of(run):
+        if find_process(run):
             return dg.SkipReason(f"run {run.run_id[:8]} is a command's, which sends the alert")
-        alert_on_failed_run(podium.workspace(), context.instance, run)
+        alert_on_failed_run(podium.find_workspace(), context.instance, run)
         return None
 
     return sensor
@@ -48,25 +48,25 @@ def alert_on_failure(podium: Podium) -> dg.SensorDefinition:
 
 def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Send one alert about the failed run, of the kind `budget` if a cap ended it. Nothing is raised."""
-    errors = list(_errors(instance, run))
+    errors = list(_iterate_errors(instance, run))
     budget = any(error.cls_name == OverBudget.__name__ or CAP_MESSAGE in error.message for error in errors)
-    name = _named(run.asset_selection) if run.asset_selection else run.job_name
+    name = _describe_run(run.asset_selection) if run.asset_selection else run.job_name
     text = f"run {run.run_id} of {name}\n{run.tags.get('podium/recipe', '')}\n\n"
-    text += _cause(errors) or _last_words(instance, run)
-    page = run_page(workspace, run.run_id)
+    text += _find_cause(errors) or _find_failure_message(instance, run)
+    page = find_run_url(workspace, run.run_id)
     recipe, _, seed = run.tags.get("podium/recipe", "").partition(", seed ")
     if any(INVALID_FIRST_STEP in error.message for error in errors):
         title = f"{name} stopped in its first step of training"
-        notify(workspace, FIRST_STEP_INVALID.notice(title, text, page, recipe=recipe, seed=seed))
+        notify(workspace, FIRST_STEP_INVALID.make_notice(title, text, page, recipe=recipe, seed=seed))
         return
     alert, what = (CAP_REACHED, "reached its budget") if budget else (RUN_FAILED, "failed")
-    again = the_same_command(run.job_name, recipe, seed)
-    notify(workspace, alert.notice(f"{name} {what}", text, page, the_same_command=again))
+    again = find_command_to_continue(run.job_name, recipe, seed)
+    notify(workspace, alert.make_notice(f"{name} {what}", text, page, the_same_command=again))
 
 
-def the_same_command(job: str, recipe: str, seed: str = "") -> str:
+def find_command_to_continue(job: str, recipe: str, seed: str = "") -> str:
     """Return the command that continues a run of this job; if there is no such command, the place to continue it."""
-    whole = "team start" if os.environ.get(TEAM) else "run"
+    whole = "team start" if os.environ.get(TEAM_VARIABLE) else "run"
     of_recipe = {"lifecycle": whole, "train": "train", "evaluate": "evaluate"}
     if job in of_recipe:
         return " ".join(["podium", of_recipe[job], *filter(None, [recipe, f"--seed {seed}" if seed else ""])])
@@ -81,7 +81,7 @@ def fail_orphaned_runs_and_alert(workspace: Workspace, instance: dg.DagsterInsta
         alert_on_failed_run(workspace, instance, run)
 
 
-def run_page(workspace: Workspace, run_id: str) -> str:
+def find_run_url(workspace: Workspace, run_id: str) -> str:
     """Return the address of the run's page if `config/alerts.yaml` has that of the web interface, otherwise ""."""
     try:
         ui = load_alerts(workspace.config).ui_url
@@ -90,13 +90,13 @@ def run_page(workspace: Workspace, run_id: str) -> str:
     return f"{ui.rstrip('/')}/runs/{run_id}" if ui else ""
 
 
-def _named(assets: Collection[dg.AssetKey]) -> str:
+def _describe_run(assets: Collection[dg.AssetKey]) -> str:
     """Return the name of a run; for a run of assets its job's name is Dagster's own."""
     names = sorted(key.to_user_string() for key in assets)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[Any]:
+def _iterate_errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[Any]:
     """Return the errors of the failed steps, each with its causes (Dagster has no public class for them)."""
     for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         event = entry.dagster_event
@@ -106,12 +106,12 @@ def _errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[Any]:
             error = error.cause
 
 
-def _cause(errors: list[Any]) -> str:
+def _find_cause(errors: list[Any]) -> str:
     """Return the message of the innermost error, since a `PodiumError` is written for users."""
     return "\n".join(errors[-1].message.strip().splitlines()[:20]) if errors else ""
 
 
-def _last_words(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+def _find_failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     """Return why a run failed without a failed step."""
     entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
     return str(entries[-1].dagster_event.message or "") if entries and entries[-1].dagster_event else ""

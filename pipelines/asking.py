@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ops.planning.estimate import Range
 
 
-def confirm(what: str, yes: bool) -> None:
+def confirm(question: str, yes: bool) -> None:
     """Ask a person for confirmation. Return if they agree or have given `--yes`, and end with exit code 1 if they do
     not agree.
 
@@ -25,17 +25,17 @@ def confirm(what: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise PodiumError(f"{what}, and no person can be asked here. Add --yes to agree")
-    if not click.confirm(f"{what}. Go on?", err=True):
+        raise PodiumError(f"{question}, and no person can be asked here. Add --yes to agree")
+    if not click.confirm(f"{question}. Go on?", err=True):
         raise click.exceptions.Exit(1)
 
 
-_ACCEPTED = "podium.accept_missing"
+_ACCEPT_MISSING_KEY = "podium.accept_missing"
 
 
-def accepts(context: click.Context, value: bool) -> None:
+def record_agreement(context: click.Context, value: bool) -> None:
     """Note that the person who gave this command agrees to continue without missing parts of the workspace."""
-    context.meta[_ACCEPTED] = value
+    context.meta[_ACCEPT_MISSING_KEY] = value
 
 
 def check_workspace(place: Setup | Workspace) -> None:
@@ -48,14 +48,14 @@ def check_workspace(place: Setup | Workspace) -> None:
         if place.recipe.replay is not None or not place.recipe.can_call_workers:
             return
         place = place.workspace
-    accept_if_agreed(place)
+    begin_missing_parts_if_accepted(place)
     check_parts(place)
 
 
-def accept_if_agreed(workspace: Workspace) -> None:
+def begin_missing_parts_if_accepted(workspace: Workspace) -> None:
     """Begin the missing parts of the workspace anew if the command agrees to that, and say so."""
     context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(_ACCEPTED):
+    if context is not None and context.meta.get(_ACCEPT_MISSING_KEY):
         for missing in find_missing_parts(workspace):
             click.echo(f"{missing.file}: {missing.problem}: a new one is begun", err=True)
         for file in accept_missing_parts(workspace):
@@ -69,7 +69,7 @@ def confirm_run(setup: Setup, yes: bool) -> None:
     from ops.planning.machine import detect_machine
     from ops.planning.recipe_plan import make_plan
 
-    if not yes and calls_cost_money(setup):
+    if not yes and can_cost_money(setup):
         confirm_spending(setup, yes, add_costs(make_plan(setup, detect_machine(setup.workspace)).stages).usd)
 
 
@@ -80,26 +80,26 @@ def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
     Raises the errors of `confirm` and of `check_workspace`.
     """
     check_workspace(setup)
-    if not yes and (what := _spending(setup, usd)):
+    if not yes and (what := _describe_spending(setup, usd)):
         confirm(what, yes)
 
 
 def show_spending(setup: Setup, usd: Range | None = None) -> None:
     """Print what `confirm_spending` would ask, for a dry run. Raises `ConfigError`."""
-    what = _spending(setup, usd) or f"Recipe {setup.recipe.name} makes no paid call"
+    what = _describe_spending(setup, usd) or f"Recipe {setup.recipe.name} makes no paid call"
     click.echo(f"{what}. Nothing was done")
 
 
-def _spending(setup: Setup, usd: Range | None) -> str:
+def _describe_spending(setup: Setup, usd: Range | None) -> str:
     """Return what is spent; empty where nothing is."""
-    if not calls_cost_money(setup) or (usd is not None and usd.high == 0):
+    if not can_cost_money(setup) or (usd is not None and usd.high == 0):
         return ""
     about = "" if usd is None else f" for about ${usd.expected:,.2f}"
     cap = f"${setup.recipe.budget.run_usd:,.2f} (budget.run_usd)"
     return f"Recipe {setup.recipe.name} calls paid workers{about}, never for more than {cap}"
 
 
-def calls_cost_money(setup: Setup) -> bool:
+def can_cost_money(setup: Setup) -> bool:
     """Return whether the recipe may call a worker that has a price and is not embedded. Raises `ConfigError`."""
     from ops.workers.providers import find_price, is_remote
 

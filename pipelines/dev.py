@@ -21,35 +21,35 @@ from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
 from pipelines.alerts import fail_orphaned_runs_and_alert
-from pipelines.ending import ends_like_ctrl_c
-from pipelines.home import CODE_LOCATION, open_instance, prepare
+from pipelines.ending import raise_on_sigterm
+from pipelines.home import CODE_LOCATION, open_instance, prepare_home
 
 HOST = "127.0.0.1"
-GRACE_S = 15.0
+SHUTDOWN_GRACE_S = 15.0
 """Seconds that a server has to end after SIGTERM."""
-LAST_LINES = 15
+SHOWN_LOG_LINES = 15
 """Number of log lines to show when a server has ended."""
 
 
-def serve(workspace: Workspace) -> int:
+def serve_interfaces(workspace: Workspace) -> int:
     """Serve until Ctrl-C or until a server ends. Returns that server's exit status, 0 after Ctrl-C."""
     console = Console(highlight=False)
-    prepare(workspace)
-    ends_like_ctrl_c()
+    prepare_home(workspace)
+    raise_on_sigterm()
     with open_instance(workspace) as instance:
         fail_orphaned_runs_and_alert(workspace, instance)
-    with free_port(3000) as dagster_port, free_port(5000) as mlflow_port:
+    with reserve_free_port(3000) as dagster_port, reserve_free_port(5000) as mlflow_port:
         return _serve(workspace, console, dagster_port, mlflow_port)
 
 
 def _serve(workspace: Workspace, console: Console, dagster_port: int, mlflow_port: int) -> int:
     logs = workspace.state / "dev"
-    servers = [_start(_dagster(workspace, dagster_port), workspace, logs / "dagster.log")]
+    servers = [_start(_dagster_command(workspace, dagster_port), workspace, logs / "dagster.log")]
     console.print(f"Dagster  http://{HOST}:{dagster_port}")
     if workspace.mlflow_uri.startswith("http"):
         console.print(f"MLflow   {workspace.mlflow_uri}")
     else:
-        servers.append(_start(_mlflow(workspace, mlflow_port), workspace, logs / "mlflow.log"))
+        servers.append(_start(_mlflow_command(workspace, mlflow_port), workspace, logs / "mlflow.log"))
         console.print(f"MLflow   http://{HOST}:{mlflow_port}")
     if (pages := docs_folder(workspace) / "index.html").is_file():
         console.print(f"Checks   {pages.as_uri()}")
@@ -61,25 +61,25 @@ def _serve(workspace: Workspace, console: Console, dagster_port: int, mlflow_por
         ended = next(server for server in servers if server.returncode is not None)
         log = logs / ("dagster.log" if ended is servers[0] else "mlflow.log")
         console.print(f"A server has ended. The last lines of {log}:", style="red", soft_wrap=True)
-        last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+        last = log.read_text(errors="replace").splitlines()[-SHOWN_LOG_LINES:]
         console.print("\n".join(last), markup=False, soft_wrap=True)
         return ended.returncode
     except KeyboardInterrupt:
         return 0
     finally:
-        _end(servers)
+        _stop_servers(servers)
 
 
 @contextmanager
-def free_port(wished: int) -> Iterator[int]:
-    """Give `wished`, or the first higher port that is free and not reserved by another call for this user."""
-    for port in range(wished, wished + 100):
+def reserve_free_port(preferred: int) -> Iterator[int]:
+    """Give `preferred`, or the first higher port that is free and not reserved by another call for this user."""
+    for port in range(preferred, preferred + 100):
         lock = FileLock(Path(tempfile.gettempdir()) / f"podium-{os.getuid()}-port-{port}.lock", blocking=False)
         with suppress(Timeout), lock:
             if _is_free(port):
                 yield port
                 return
-    raise OSError(f"no free port from {wished} to {wished + 99}")
+    raise OSError(f"no free port from {preferred} to {preferred + 99}")
 
 
 def _is_free(port: int) -> bool:
@@ -92,7 +92,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def code_location(workspace: Workspace) -> list[str]:
+def make_code_location_arguments(workspace: Workspace) -> list[str]:
     """Return the arguments with which Dagster's commands load this code location under its name; only a file can set
     the name."""
     module = {"module_name": "pipelines.definitions", "location_name": CODE_LOCATION}
@@ -101,12 +101,12 @@ def code_location(workspace: Workspace) -> list[str]:
     return ["--workspace", str(file)]
 
 
-def _dagster(workspace: Workspace, port: int) -> list[str]:
-    arguments = [*code_location(workspace), "--host", HOST, "--port", str(port)]
+def _dagster_command(workspace: Workspace, port: int) -> list[str]:
+    arguments = [*make_code_location_arguments(workspace), "--host", HOST, "--port", str(port)]
     return [sys.executable, "-m", "dagster", "dev", "--log-level", "warning", *arguments]
 
 
-def _mlflow(workspace: Workspace, port: int) -> list[str]:
+def _mlflow_command(workspace: Workspace, port: int) -> list[str]:
     (workspace.state / "mlflow").mkdir(parents=True, exist_ok=True)
     repair_artifact_paths(workspace)
     return [
@@ -133,11 +133,11 @@ def _start(command: Sequence[str], workspace: Workspace, log: Path) -> subproces
         )
 
 
-def _end(servers: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop_servers(servers: Sequence[subprocess.Popen[bytes]]) -> None:
     for server in servers:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGTERM)  # including its children; uvicorn prints a traceback on SIGINT
-    deadline = time.monotonic() + GRACE_S
+    deadline = time.monotonic() + SHUTDOWN_GRACE_S
     for server in servers:
         try:
             server.wait(timeout=max(0.1, deadline - time.monotonic()))

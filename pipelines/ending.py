@@ -18,10 +18,10 @@ from ops.core.errors import PodiumError, iterate_causes
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes after Ctrl-C and after SIGTERM."""
-TRACEBACK = "PODIUM_TRACEBACK"
+TRACEBACK_VARIABLE = "PODIUM_TRACEBACK"
 """The environment variable that shows the traceback of such an error."""
-_GOES_ON = "Stopped. The same command goes on from here; what was paid for is kept."
-_OF_THE_MACHINE = {
+_CAN_CONTINUE = "Stopped. The same command goes on from here; what was paid for is kept."
+_MACHINE_ERRORS = {
     errno.ENOSPC: "Make room on that disk and run the same command again",
     errno.EDQUOT: "Make room within the quota and run the same command again",
     errno.EROFS: "Make the file system writable",
@@ -47,14 +47,14 @@ _INTERRUPTS = ("KeyboardInterrupt", "DagsterExecutionInterruptedError")
 """Exceptions raised by handlers of SIGINT and SIGTERM, including Dagster's during a run."""
 
 
-def ends_like_ctrl_c() -> None:
+def raise_on_sigterm() -> None:
     """Make SIGTERM and SIGINT raise `KeyboardInterrupt` in this process, even if a shell started it in the background
     with SIGINT ignored."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
 
 
-def note_signals() -> None:
+def record_signals() -> None:
     """Turn SIGINT and SIGTERM into `KeyboardInterrupt`, and record which of them arrived.
 
     While Dagster executes a run, it replaces the handlers and does not report the signal. The interpreter therefore
@@ -69,36 +69,36 @@ def note_signals() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
-    sys.unraisablehook = _unraisable
-    os.register_at_fork(after_in_child=_forget_signals)
+    sys.unraisablehook = _resend_signal
+    os.register_at_fork(after_in_child=_clear_signals)
 
 
-def forget_signals() -> None:
+def end_at_next_signal() -> None:
     """Let further signals end the process at once and without a traceback, while the interpreter exits."""
     for ending in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(ending) is not signal.SIG_IGN:
             signal.signal(ending, signal.SIG_DFL)
 
 
-def stopped(message: str = "Stopped.") -> NoReturn:
+def exit_stopped(message: str = "Stopped.") -> NoReturn:
     """End the command after a signal, with the exit code of that signal."""
-    code = exit_code()
+    code = get_signal_exit_code()
     click.echo(message, err=True)
     sys.exit(code)
 
 
-def stopped_midway() -> NoReturn:
-    """End an interrupted command that continues from where it stopped; see `stopped`."""
-    stopped(_GOES_ON)
+def exit_interrupted() -> NoReturn:
+    """End an interrupted command that continues from where it stopped; see `exit_stopped`."""
+    exit_stopped(_CAN_CONTINUE)
 
 
-def exit_code() -> int:
+def get_signal_exit_code() -> int:
     """Return 143 if the last signal was SIGTERM, else 130."""
-    return TERMINATED if signal_received() == signal.SIGTERM else INTERRUPTED
+    return TERMINATED if find_received_signal() == signal.SIGTERM else INTERRUPTED
 
 
-def signal_received() -> int | None:
-    """Return the last SIGINT or SIGTERM since `note_signals`, or None."""
+def find_received_signal() -> int | None:
+    """Return the last SIGINT or SIGTERM since `record_signals`, or None."""
     try:
         content = os.read(_pipe[0], 65_536) if _pipe else b""
     except BlockingIOError:
@@ -107,27 +107,27 @@ def signal_received() -> int | None:
     return _received[-1] if _received else None
 
 
-def explained(error: BaseException) -> str | None:
+def explain_error(error: BaseException) -> str | None:
     """Return a one-line message with a remedy for an error of the machine; None for any other error."""
-    if os.environ.get(TRACEBACK):
+    if os.environ.get(TRACEBACK_VARIABLE):
         return None
     for each in iterate_causes(error, drivers=True):
         if isinstance(each, PodiumError):
             return str(each)
-        if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _OURS):
-            return _of_a_database(each, error)
-        if isinstance(each, OSError) and each.errno in _OF_THE_MACHINE:
-            named = os.fsdecode(each.filename) if isinstance(each.filename, str | bytes) else _file_in_use(error)
+        if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _DEFECT_ERRORS):
+            return _explain_database_error(each, error)
+        if isinstance(each, OSError) and each.errno in _MACHINE_ERRORS:
+            named = os.fsdecode(each.filename) if isinstance(each.filename, str | bytes) else _find_file_in_use(error)
             where = f"{named}: " if named else ""
-            return f"{where}{os.strerror(each.errno)}. {_OF_THE_MACHINE[each.errno]}"
+            return f"{where}{os.strerror(each.errno)}. {_MACHINE_ERRORS[each.errno]}"
     for each in iterate_causes(error, drivers=True):
         if type(each).__module__.partition(".")[0] in _STORES:
             said = next((line for line in str(each).splitlines() if line.strip()), type(each).__name__)
-            return f"{said.strip()}. Check the store that it names; {TRACEBACK}=1 shows where this arose"
+            return f"{said.strip()}. Check the store that it names; {TRACEBACK_VARIABLE}=1 shows where this arose"
     return None
 
 
-_OURS = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.NotSupportedError)
+_DEFECT_ERRORS = (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.NotSupportedError)
 """Exceptions that only a defect of the program raises."""
 
 
@@ -147,22 +147,22 @@ _BEGIN_HISTORY = (
 _RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
 
 
-def _of_a_database(cause: sqlite3.DatabaseError, error: BaseException) -> str:
+def _explain_database_error(cause: sqlite3.DatabaseError, error: BaseException) -> str:
     """Return the message about a database that SQLite names in no error; `error` has `cause` among its causes."""
-    file, said = _database_in_use(error), str(cause)
+    file, said = _find_database_in_use(error), str(cause)
     if file is not None and file.is_dir():
         remedy = _BEGIN_HISTORY if _DAGSTER in file.parent.parts else f"Move it away. {_RESTORE}"
         return f"{file}: is a folder, and a database belongs there. {remedy}"
     if not isinstance(cause, sqlite3.OperationalError) or "malformed" in said:
-        named = [file] if file is not None else [*_damaged()]
+        named = [file] if file is not None else [*_find_damaged_databases()]
         if named:
             is_dagsters = all(_DAGSTER in each.parent.parts for each in named)
             return f"{', '.join(map(str, named))}: {said}. {_BEGIN_HISTORY if is_dagsters else _RESTORE}"
     remedy = next((remedy for words, remedy in _DATABASE_REMEDIES.items() if words in said), "Check the file's disk")
-    return f"{file or _state() / '*.db'}: {said}. {remedy}"
+    return f"{file or _state_folder() / '*.db'}: {said}. {remedy}"
 
 
-def _frames(error: BaseException) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_frames(error: BaseException) -> Iterator[tuple[str, dict[str, Any]]]:
     """Give module and local variables of each function that the error and its causes left, the innermost last."""
     for each in reversed([*iterate_causes(error, drivers=True)]):
         trace = each.__traceback__
@@ -171,35 +171,35 @@ def _frames(error: BaseException) -> Iterator[tuple[str, dict[str, Any]]]:
             trace = trace.tb_next
 
 
-def _database_in_use(error: BaseException) -> Path | None:
+def _find_database_in_use(error: BaseException) -> Path | None:
     """Return the file that SQLAlchemy, or a function of Podium, had open or was opening."""
     found = None
-    for module, variables in _frames(error):
+    for module, variables in _iterate_frames(error):
         if module.startswith("sqlalchemy."):
             engines = (getattr(variables.get(name), "engine", None) for name in ("self", "connection", "bind"))
             named = [getattr(getattr(engine, "url", None), "database", None) for engine in engines]
             arguments = variables.get("cargs")
             named += arguments[:1] if isinstance(arguments, list | tuple) else []
             found = next((Path(name) for name in named if isinstance(name, str) and "/" in name), found)
-        elif module.startswith(_OWN):
+        elif module.startswith(_OWN_PACKAGES):
             paths = [value for value in variables.values() if isinstance(value, Path)]
             found = next((path for path in paths if path.suffix in (".db", ".sqlite")), found)
     return found
 
 
-def _file_in_use(error: BaseException) -> Path | None:
+def _find_file_in_use(error: BaseException) -> Path | None:
     """Return the innermost file or folder that a function of Podium was given, for an error that names none."""
     found = None
-    for module, variables in _frames(error):
-        if module.startswith(_OWN):
+    for module, variables in _iterate_frames(error):
+        if module.startswith(_OWN_PACKAGES):
             found = next((value for value in reversed(variables.values()) if isinstance(value, Path)), found)
     return found
 
 
-_OWN = ("ops.", "assets.", "pipelines.")
+_OWN_PACKAGES = ("ops.", "assets.", "pipelines.")
 
 
-def _state() -> Path:
+def _state_folder() -> Path:
     from ops.core.workspace import Workspace
 
     try:
@@ -208,9 +208,9 @@ def _state() -> Path:
         return Path(".podium")
 
 
-def _damaged() -> Iterator[Path]:
+def _find_damaged_databases() -> Iterator[Path]:
     """Return the workspace's database files that are no databases."""
-    state = _state()
+    state = _state_folder()
     for file in sorted((*state.rglob("*.db"), *state.glob("**/*.sqlite"))):
         try:
             with file.open("rb") as opened:
@@ -226,17 +226,17 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _unraisable(unraisable: Any) -> None:
+def _resend_signal(unraisable: Any) -> None:
     """Send a signal again a moment later, because an exception raised in a destructor or a callback is lost."""
     if unraisable.exc_type.__name__ not in _INTERRUPTS:
         sys.__unraisablehook__(unraisable)
         return
-    again = threading.Timer(0.05, os.kill, (os.getpid(), signal_received() or signal.SIGINT))
+    again = threading.Timer(0.05, os.kill, (os.getpid(), find_received_signal() or signal.SIGINT))
     again.daemon = True
     again.start()
 
 
-def _forget_signals() -> None:
+def _clear_signals() -> None:
     """Forget the parent's signals in a forked child."""
     _pipe.clear()
     _received.clear()

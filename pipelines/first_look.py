@@ -24,11 +24,11 @@ from pipelines.environment_file import write_environment_file
 if TYPE_CHECKING:
     from ops.planning.estimate import Range
 
-BASE = "first-look"
+BASE_RECIPE = "first-look"
 """The recipe that a new workspace runs first."""
 
 
-def first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence[str] = ()) -> None:
+def run_first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence[str] = ()) -> None:
     """Write a recipe and `.env` for the pool, show what the recipe costs, call each worker once, and run it.
 
     Asks for a key that is neither in the environment nor in `.env`, before it leaves out a worker that is not in
@@ -39,7 +39,7 @@ def first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence[str
 
     check_workspace(workspace)
     recipe = write_recipe(workspace, pool)
-    agree_to_leave_out(workspace, recipe, yes, without)
+    choose_excluded_workers(workspace, recipe, yes, without)
     setup = Setup.read(workspace, recipe)
     ask_for_keys(workspace, setup.pool, yes)
     check_ready(setup)
@@ -53,9 +53,9 @@ def first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence[str
         raise
     check_sources(setup)
     call_each_worker(setup)
-    from pipelines.run import live
+    from pipelines.run import run_job
 
-    live(workspace, recipe)
+    run_job(workspace, recipe)
     click.echo(f"Afterwards  podium plan pilot --pool {pool}   what it costs to learn whether training would pay")
 
 
@@ -65,16 +65,16 @@ def write_recipe(workspace: Workspace, pool: str) -> str:
     from ops.config import load_pool
 
     load_pool(workspace.config, pool)
-    name = f"{BASE}-{pool.replace(':', '-')}"
+    name = f"{BASE_RECIPE}-{pool.replace(':', '-')}"
     file = workspace.config / "recipes" / f"{name}.yaml"
     if not file.exists():
         head = f"# `podium run {name}` runs it again; what it has asked is not paid for twice.\n"
-        write_text(file, f"{head}base: {BASE}\nname: {name}\npool: {pool}\n")
+        write_text(file, f"{head}base: {BASE_RECIPE}\nname: {name}\npool: {pool}\n")
     click.echo(f"recipe {file.relative_to(workspace.root)}, pool {pool_file(Path('config'), pool)}")
     return name
 
 
-def agree_to_leave_out(workspace: Workspace, recipe: str, yes: bool, without: Sequence[str]) -> None:
+def choose_excluded_workers(workspace: Workspace, recipe: str, yes: bool, without: Sequence[str]) -> None:
     """Write into the recipe which workers above `max_output_price` it goes without: those of `without`, and those that
     a person agrees to.
 
@@ -161,7 +161,7 @@ def call_each_worker(setup: Setup) -> None:
     with closing(open_cache(workspace.cache)) as cache, closing(open_ledger(workspace.ledger)) as ledger:
         results = ping_pool(setup.pool, setup.pool_file, cache, ledger)
     failed = [result for result in results if not result.ok]
-    for line in reasons(failed):
+    for line in list_failure_reasons(failed):
         click.echo(line, err=True)
     if failed:
         click.echo("Only these calls were made. The same command goes on from here.", err=True)
@@ -169,7 +169,7 @@ def call_each_worker(setup: Setup) -> None:
     click.echo(f"each worker answers: {', '.join(result.worker for result in results)}")
 
 
-def reasons(failed: Iterable[PingResult]) -> list[str]:
+def list_failure_reasons(failed: Iterable[PingResult]) -> list[str]:
     """Return one line for each remedy: the workers, what the first one's provider said, and what to do."""
     by_remedy: dict[str, list[PingResult]] = {}
     for result in failed:

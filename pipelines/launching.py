@@ -18,13 +18,13 @@ from uuid import uuid4
 
 import dagster as dg
 
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.core.errors import PodiumError
 from ops.core.processes import hold_run_lock
 from pipelines.alerts import fail_orphaned_runs_and_alert
-from pipelines.ending import signal_received
+from pipelines.ending import find_received_signal
 from pipelines.home import CODE_LOCATION
-from pipelines.lifecycle import refuse_beside_another
+from pipelines.lifecycle import require_no_unfinished_run
 
 MODULE = "pipelines.definitions"
 """Dagster's location of the code."""
@@ -51,34 +51,34 @@ def execute_in_process(
         tags={**tags, "dagster/max_retries": "0"},
         asset_selection=assets or None,
     )
-    if signal_received() is not None:  # Dagster forgets a signal that arrives while it closes the run
+    if find_received_signal() is not None:  # Dagster forgets a signal that arrives while it closes the run
         raise dg.DagsterExecutionInterruptedError
 
 
-def submit(podium: Podium, instance: dg.DagsterInstance, job: str = "lifecycle") -> str:
+def submit_run(podium: RunResource, instance: dg.DagsterInstance, job: str = "lifecycle") -> str:
     """Put a run of that job into the queue of the instance, whose daemon starts it. Returns the run's id.
 
     `dagster job launch` loads the code once more in a process of its own, which takes several seconds. Raises
     `ConfigError`, and `PodiumError` while another run is unfinished or if Dagster does not accept the run.
     """
-    workspace, run_id = podium.load().workspace, str(uuid4())
+    workspace, run_id = podium.load_setup().workspace, str(uuid4())
     with hold_run_lock(workspace):  # no run may start between the check and the request
         fail_orphaned_runs_and_alert(workspace, instance)
-        refuse_beside_another(instance)
+        require_no_unfinished_run(instance)
         location = {"module_name": MODULE, "attribute": "defs", "location_name": CODE_LOCATION}
         with NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
             json.dump({"load_from": [{"python_module": location}]}, file)  # YAML includes JSON
             file.flush()
             command = [
                 sys.executable, "-m", "dagster", "job", "launch", "--workspace", file.name, "--job", job,
-                "--run-id", run_id, "--config-json", json.dumps(podium.run_config()),
-                "--tags", json.dumps(podium.launch_tags()),
+                "--run-id", run_id, "--config-json", json.dumps(podium.make_run_config()),
+                "--tags", json.dumps(podium.make_launch_tags()),
             ]  # fmt: skip
-            _launch(command, instance)
+            _run_launch_command(command, instance)
     return run_id
 
 
-def _launch(command: Sequence[str], instance: dg.DagsterInstance) -> None:
+def _run_launch_command(command: Sequence[str], instance: dg.DagsterInstance) -> None:
     home = {"DAGSTER_HOME": instance.root_directory}
     try:
         done = subprocess.run(

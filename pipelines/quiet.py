@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 
-QUIET = {
+QUIET_VARIABLES = {
     "DAGSTER_DISABLE_TELEMETRY": "yes",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DVC_NO_ANALYTICS": "true",
@@ -26,31 +26,31 @@ QUIET = {
 
 _LOADING = ("sklearn", "scipy", "accelerate")
 _READING = ("sklearn", "scipy", "pandas", "pyarrow")
-UNUSED = {
+UNUSED_LIBRARIES = {
     "ask": _LOADING, "serve": _LOADING, "status": _READING, "verdict": _READING, "runs": (), "plan": (), "config": (),
 }  # fmt: skip
 """Command that loads a policy or only reads → optional libraries that transformers and MLflow would import and that the
 command does not use."""
 
 
-def quiet() -> None:
+def silence_tools() -> None:
     """Turn off telemetry of all tools in this process and its children, and hide a known warning in this process."""
-    for name, value in QUIET.items():
+    for name, value in QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)
     warnings.filterwarnings("ignore", message=r"Parameter `\w+` of .* is currently in beta")  # the UI needs them
     # Dagster's own call, in a run whose earlier steps were unchanged.
     warnings.filterwarnings("ignore", message=r"Function `PipesMessageReader\.\w+` is currently in preview")
 
 
-def defer_gc(command: str) -> None:
-    """Speed up one of the commands of `UNUSED`: it imports many modules and makes little garbage meanwhile."""
+def defer_garbage_collection(command: str) -> None:
+    """Speed up one of the commands of `UNUSED_LIBRARIES`: it imports many modules and makes little garbage."""
     gc.disable()
-    for name in UNUSED[command]:
+    for name in UNUSED_LIBRARIES[command]:
         sys.modules[name] = None  # type: ignore[assignment]
 
 
-def restore_gc() -> None:
-    """Undo `defer_gc` in a process that continues."""
+def restore_garbage_collection() -> None:
+    """Undo `defer_garbage_collection` in a process that continues."""
     for name in _LOADING:
         if sys.modules.get(name, gc) is None:
             del sys.modules[name]

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assets.report import evidence_of, publish
-from assets.resources import Podium
-from assets.studies import asset_name as study_asset
+from assets.report import gather_run_evidence, publish_report
+from assets.resources import RunResource
+from assets.studies import make_asset_name as study_asset
 from ops.config.studies import load_studies
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.evaluation.study import STUDIES
-from ops.reports.exhibit import make, report_file
-from ops.reports.page import markdown
-from pipelines.run import live, materialize
+from ops.reports.exhibit import make_exhibits, report_file
+from ops.reports.page import format_markdown
+from pipelines.run import materialize_assets, run_job
 
 RECIPE = "reproduction"
 
 
 def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
     """Write the page of the measurements of a recipe's last policy. Raises `DataError` if there is none."""
-    podium = Podium(root=str(workspace.root), recipe=recipe, seed=seed)
-    evidence = evidence_of(podium)
-    page, _ = publish(podium, evidence, make(evidence))
+    podium = RunResource(root=str(workspace.root), recipe=recipe, seed=seed)
+    evidence = gather_run_evidence(podium)
+    page, _ = publish_report(podium, evidence, make_exhibits(evidence))
     return page
 
 
-def reproduced(workspace: Workspace, seed: int | None = None, yes: bool = True) -> tuple[Path, Path]:
+def reproduce(workspace: Workspace, seed: int | None = None, yes: bool = True) -> tuple[Path, Path]:
     """Run the recipe, the studies of its policy and every exhibit; return the HTML report and its tables in Markdown.
 
     Each part keeps its results: an interrupted run continues, and a second run makes no call. Without `yes` a person is
     asked before paid workers are called. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
-    live(workspace, RECIPE, seed, yes=yes)
+    run_job(workspace, RECIPE, seed, yes=yes)
     own = [name for name, entry in load_studies(workspace.config).studies.items() if entry.recipe == RECIPE]
-    materialize(workspace, RECIPE, seed, [study_asset(name) for name in (*STUDIES, *own)])
-    materialize(workspace, RECIPE, seed, ["report"])
-    evidence = evidence_of(Podium(root=str(workspace.root), recipe=RECIPE, seed=seed))
-    page = report_file(workspace, evidence.about)
-    write_text(table := page.with_suffix(".md"), markdown(evidence, make(evidence)))
+    materialize_assets(workspace, RECIPE, seed, [study_asset(name) for name in (*STUDIES, *own)])
+    materialize_assets(workspace, RECIPE, seed, ["report"])
+    evidence = gather_run_evidence(RunResource(root=str(workspace.root), recipe=RECIPE, seed=seed))
+    page = report_file(workspace, evidence.run)
+    write_text(table := page.with_suffix(".md"), format_markdown(evidence, make_exhibits(evidence)))
     return page, table

@@ -24,10 +24,10 @@ from pipelines.asking import check_workspace, confirm_run
 if TYPE_CHECKING:
     import dagster as dg
 
-    from assets.resources import Podium
+    from assets.resources import RunResource
     from pipelines.terminal import Terminal
 
-NEEDS: dict[str, Sequence[RunPart]] = {
+NEEDS_OF_JOB: dict[str, Sequence[RunPart]] = {
     "lifecycle": ALL_PARTS,
     "precache": ALL_PARTS,
     "train": ("workers", "training"),
@@ -37,7 +37,7 @@ NEEDS: dict[str, Sequence[RunPart]] = {
 """The parts of a pipeline run whose requirements must be met before each job of `pipelines.lifecycle.JOBS`."""
 
 
-def live(
+def run_job(
     workspace: Workspace,
     recipe: str,
     seed: int | None = None,
@@ -51,14 +51,14 @@ def live(
     called. Raises `PodiumError`, and `KeyboardInterrupt` after Ctrl-C.
     """
     console, began = _console(), time.monotonic()
-    with here(workspace, recipe, seed, NEEDS[job], console, yes) as place:
+    with open_session(workspace, recipe, seed, NEEDS_OF_JOB[job], console, yes) as place:
         place.execute(place.definitions.resolve_job_def(job))
     from pipelines.summary import print_summary
 
-    return print_summary(console, place.podium, place.terminal.total, time.monotonic() - began, job, full)
+    return print_summary(console, place.resource, place.terminal.total, time.monotonic() - began, job, full)
 
 
-def materialize(
+def materialize_assets(
     workspace: Workspace,
     recipe: str,
     seed: int | None,
@@ -67,11 +67,11 @@ def materialize(
 ) -> None:
     """Materialize unpartitioned assets without their upstream assets. `settings` maps an asset's name to its options.
 
-    Raises the errors of `live`.
+    Raises the errors of `run_job`.
     """
     import dagster as dg
 
-    with here(workspace, recipe, seed, (), _console()) as place:
+    with open_session(workspace, recipe, seed, (), _console()) as place:
         chosen = [dg.AssetKey.from_user_string(name) for name in assets]
         place.execute(place.definitions.resolve_implicit_global_asset_job_def(), chosen, settings=settings)
 
@@ -81,17 +81,17 @@ def _console() -> Console:
 
 
 @dataclass(frozen=True)
-class Here:
+class RunSession:
     """What is needed to execute a job in this process and to show it to a person."""
 
     definitions: dg.Definitions
     instance: dg.DagsterInstance
-    podium: Podium
+    resource: RunResource
     terminal: Terminal
 
-    def of(self, podium: Podium) -> Here:
+    def with_resource(self, podium: RunResource) -> RunSession:
         """Return the same objects with another resource."""
-        return replace(self, podium=podium)
+        return replace(self, resource=podium)
 
     def execute(
         self,
@@ -108,17 +108,17 @@ class Here:
         """
         import dagster as dg
 
-        from pipelines.home import this_process
+        from pipelines.home import make_process_tags
         from pipelines.launching import execute_in_process
 
         run_id = str(uuid4())
-        run_config = {**self.podium.run_config(), "loggers": {"terminal": {}}}
+        run_config = {**self.resource.make_run_config(), "loggers": {"terminal": {}}}
         run_config |= {"ops": {name: {"config": dict(each)} for name, each in (settings or {}).items()}}
-        tags = this_process() | self.podium.launch_tags() | dict(tags or {})
+        tags = make_process_tags() | self.resource.make_launch_tags() | dict(tags or {})
         try:
             execute_in_process(job, self.instance, run_id=run_id, run_config=run_config, tags=tags, assets=assets or ())
         except dg.DagsterExecutionInterruptedError:
-            if not _attended():
+            if not _is_attended():
                 self._send_alert(run_id)
             raise KeyboardInterrupt from None
         except dg.DagsterError as error:  # a failed check: its name and reason have been printed already
@@ -134,13 +134,13 @@ class Here:
         from pipelines.alerts import alert_on_failed_run
 
         if run := self.instance.get_run_by_id(run_id):
-            alert_on_failed_run(self.podium.workspace(), self.instance, run)
+            alert_on_failed_run(self.resource.find_workspace(), self.instance, run)
 
 
 @contextmanager
-def here(
+def open_session(
     workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[RunPart], console: Console, yes: bool = True
-) -> Iterator[Here]:
+) -> Iterator[RunSession]:
     """Yield the means to execute a job, once all requirements are met: the checkout's lock is held, and the recipe's
     snapshot is taken.
 
@@ -149,14 +149,14 @@ def here(
     """
     with ExitStack() as stack:
         try:
-            place = _here(stack, workspace, recipe, seed, needs, console, yes)
+            place = _open_session(stack, workspace, recipe, seed, needs, console, yes)
         except PodiumError as error:
-            _tell_unattended(workspace, recipe, error)
+            _alert_if_unattended(workspace, recipe, error)
             raise
         yield place
 
 
-def _here(
+def _open_session(
     stack: ExitStack,
     workspace: Workspace,
     recipe: str,
@@ -164,49 +164,53 @@ def _here(
     needs: Sequence[RunPart],
     console: Console,
     yes: bool,
-) -> Here:
-    from pipelines.home import prepare
+) -> RunSession:
+    from pipelines.home import prepare_home
 
-    prepare(workspace)
-    snapshot = snapshot_of(workspace, recipe, seed, needs)  # before heavier modules are imported
+    prepare_home(workspace)
+    snapshot = take_snapshot(workspace, recipe, seed, needs)  # before heavier modules are imported
     confirm_run(snapshot.setup(workspace), yes)
     stack.callback(record_parts, workspace)
 
-    from assets.placement import TEAM
-    from assets.resources import Podium
+    from assets.placement import TEAM_VARIABLE
+    from assets.resources import RunResource
     from ops.core.processes import hold_run_lock
     from pipelines.alerts import fail_orphaned_runs_and_alert
-    from pipelines.definitions import definitions
+    from pipelines.definitions import make_definitions
     from pipelines.home import open_instance
-    from pipelines.lifecycle import refuse_beside_another
+    from pipelines.lifecycle import require_no_unfinished_run
     from pipelines.terminal import Terminal
 
     name, pool = split_pool(recipe)
-    podium = Podium(root=str(workspace.root), recipe=name, pool=pool or None, seed=seed).of(snapshot)
+    podium = RunResource(root=str(workspace.root), recipe=name, pool=pool or None, seed=seed).bind_snapshot(snapshot)
     stack.enter_context(hold_run_lock(workspace))
     instance = stack.enter_context(open_instance(workspace))
     terminal = stack.enter_context(Terminal(console))
     fail_orphaned_runs_and_alert(workspace, instance)
-    if os.environ.get(TEAM):
-        refuse_beside_another(instance)
-    return Here(definitions(podium, terminal, {"terminal": terminal.logger()}), instance, podium, terminal)
+    if os.environ.get(TEAM_VARIABLE):
+        require_no_unfinished_run(instance)
+    return RunSession(
+        make_definitions(podium, terminal, {"terminal": terminal.make_logger()}), instance, podium, terminal
+    )
 
 
-def _tell_unattended(workspace: Workspace, recipe: str, error: PodiumError) -> None:
+def _alert_if_unattended(workspace: Workspace, recipe: str, error: PodiumError) -> None:
     from ops.alerts import notify
     from ops.alerts.catalogue import RUN_NOT_STARTED
 
-    if not _attended():
+    if not _is_attended():
         again = shlex.join(["podium", *sys.argv[1:]])
-        notify(workspace, RUN_NOT_STARTED.notice(f"recipe {recipe} did not begin", str(error), the_same_command=again))
+        notify(
+            workspace, RUN_NOT_STARTED.make_notice(f"recipe {recipe} did not begin", str(error), the_same_command=again)
+        )
 
 
-def _attended() -> bool:
+def _is_attended() -> bool:
     """Return whether a person sees the output of this process, which is not so under cron."""
     return sys.stderr.isatty()
 
 
-def snapshot_of(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[RunPart]) -> Snapshot:
+def take_snapshot(workspace: Workspace, recipe: str, seed: int | None, needs: Sequence[RunPart]) -> Snapshot:
     """Take the snapshot that the run uses.
 
     Raises `ConfigError`, also for settings of alerts, `PodiumError` if a part of the workspace is missing, and

@@ -6,7 +6,7 @@ beside any other run, because the change holds the store's own lock (`ops/releas
 
 from dagster import DagsterRun, DagsterRunStatus, QueuedRunCoordinator, SubmitRunContext
 
-AT_ONCE = ("promote", "rollback")
+UNQUEUED_JOBS = ("promote", "rollback")
 """The jobs that start when they are launched, without the daemon and beside any other run."""
 
 
@@ -16,6 +16,6 @@ class RunQueue(QueuedRunCoordinator):
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
         """Start the run, or queue it."""
         run = context.dagster_run
-        if run.job_name in AT_ONCE and run.status == DagsterRunStatus.NOT_STARTED:
+        if run.job_name in UNQUEUED_JOBS and run.status == DagsterRunStatus.NOT_STARTED:
             return self._instance.launch_run(run.run_id, context.workspace)
         return super().submit_run(context)

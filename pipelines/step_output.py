@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TextIO
 
 from assets.dagster_private import CapturedLogContext, LocalComputeLogManager
 
-SHOWN_EVERY_S = 0.5
+COPY_INTERVAL_S = 0.5
 
 
 class StepOutput(LocalComputeLogManager):
@@ -36,13 +36,13 @@ class StepOutput(LocalComputeLogManager):
     @contextmanager
     def capture_logs(self, log_key: Sequence[str]) -> Iterator[CapturedLogContext]:
         out, err = (Path(self.get_captured_local_path(log_key, ending)) for ending in ("out", "err"))
-        with _captured(sys.stdout, out), _captured(sys.stderr, err):
+        with _capture_stream(sys.stdout, out), _capture_stream(sys.stderr, err):
             yield CapturedLogContext(log_key)
         Path(self.complete_artifact_path(log_key)).touch()
 
 
 @contextmanager
-def _captured(stream: TextIO, file: Path) -> Iterator[None]:
+def _capture_stream(stream: TextIO, file: Path) -> Iterator[None]:
     """Append to `file` what this process and its children write to `stream`; a thread copies it to the former target of
     `stream`."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def _captured(stream: TextIO, file: Path) -> Iterator[None]:
         reading.seek(0, os.SEEK_END)
         os.dup2(kept.fileno(), descriptor)
         ended = threading.Event()
-        shown = threading.Thread(target=_show, args=(reading, original, ended), daemon=True)
+        shown = threading.Thread(target=_copy_output, args=(reading, original, ended), daemon=True)
         shown.start()
         try:
             yield
@@ -68,10 +68,10 @@ def _captured(stream: TextIO, file: Path) -> Iterator[None]:
             shown.join()
 
 
-def _show(reading: BinaryIO, original: BinaryIO, ended: threading.Event) -> None:
-    """Copy new output every `SHOWN_EVERY_S`, and the rest at the end, unless the terminal or pipe is closed."""
+def _copy_output(reading: BinaryIO, original: BinaryIO, ended: threading.Event) -> None:
+    """Copy new output every `COPY_INTERVAL_S`, and the rest at the end, unless the terminal or pipe is closed."""
     try:
-        while not ended.wait(SHOWN_EVERY_S):
+        while not ended.wait(COPY_INTERVAL_S):
             shutil.copyfileobj(reading, original)
             original.flush()
         shutil.copyfileobj(reading, original)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
-from assets.resources import Podium
-from assets.studies import asset_name, lab_of, study_of
+from assets.resources import RunResource
+from assets.studies import load_study, load_study_inputs, make_asset_name
 from ops.config.studies import RecipeStudy
 from ops.core.atomic import write_bytes
 from ops.core.documents import format_markdown_table
@@ -18,13 +18,13 @@ from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.study import Observation, PolicyStudy, load_all_studies
 from ops.stages.studies.study import check_study
 from pipelines.asking import confirm_spending, show_spending
-from pipelines.run import live, materialize
+from pipelines.run import materialize_assets, run_job
 
-RECIPE = "quickstart"
+DEFAULT_RECIPE = "quickstart"
 """The default recipe of a study of workflows."""
 
 
-def made(
+def run_study(
     workspace: Workspace,
     name: str,
     changes: Sequence[str],
@@ -50,33 +50,33 @@ def made(
         recipe, seeds = recipe or entry.recipe, seeds or entry.seeds
     if isinstance(entry, Observation) and len(seeds) > 1:
         raise PodiumError(f"study {name!r} reads one training: name one seed")
-    recipe, only = recipe or RECIPE, tuple(changes)
-    podiums = [Podium(root=str(workspace.root), recipe=recipe, seed=seed) for seed in seeds or [None]]
+    recipe, only = recipe or DEFAULT_RECIPE, tuple(changes)
+    podiums = [RunResource(root=str(workspace.root), recipe=recipe, seed=seed) for seed in seeds or [None]]
     for podium in podiums:
-        check_study(study_of(podium, name, only), podium.load())
+        check_study(load_study(podium, name, only), podium.load_setup())
     if dry_run:
         for podium in podiums:
-            show_spending(podium.load())
+            show_spending(podium.load_setup())
         return ""
-    confirm_spending(podiums[0].load(), yes)
+    confirm_spending(podiums[0].load_setup(), yes)
     by_seed, study = {}, Study(name, entry, only)
     for podium in podiums:
         if isinstance(entry, RecipeStudy):
-            live(workspace, recipe, podium.seed)
-        asset = asset_name(name)
+            run_job(workspace, recipe, podium.seed)
+        asset = make_asset_name(name)
         settings = {asset.replace("/", "__"): {"changes": list(only)}}
-        materialize(workspace, recipe, podium.seed, [asset], settings)
-        lab = lab_of(podium)
+        materialize_assets(workspace, recipe, podium.seed, [asset], settings)
+        lab = load_study_inputs(podium)
         by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).read_arms()
         found = store.read_findings()
     if len(by_seed) > 1:
         found = study.summarize(by_seed, lab.setup)
     if picture is not None:
         write_bytes(picture, found.picture)
-    return shown(name, entry, found)
+    return format_study(name, entry, found)
 
 
-def shown(name: str, entry: RecipeStudy | PolicyStudy, found: Findings) -> str:
+def format_study(name: str, entry: RecipeStudy | PolicyStudy, found: Findings) -> str:
     """Return the tables of a study as Markdown."""
     head = fill(f"**{entry.title}** (`{name}`): {entry.about}.", 120, break_long_words=False, break_on_hyphens=False)
     every = (found.summary, found.claims, found.details, found.families)

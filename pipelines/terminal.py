@@ -28,9 +28,9 @@ from ops.planning.estimate import Cost
 from ops.spending.books import format_usd
 from ops.workers.client import CallCounts
 
-WIDE = 100
+MIN_BAR_WIDTH = 100
 """Columns from which a terminal shows a bar beside the numbers."""
-WHOLE = Column(no_wrap=True, min_width=0)
+UNCUT_COLUMN = Column(no_wrap=True, min_width=0)
 """A column that is never cut; the phase's name wraps if there is no room."""
 
 
@@ -41,11 +41,11 @@ class Terminal:
         self.console = console
         self.total = CallCounts()
         self._bars = Progress(
-            TextColumn("  … {task.fields[asset]}", table_column=WHOLE),
-            *([BarColumn(bar_width=28)] if console.width >= WIDE else []),
+            TextColumn("  … {task.fields[asset]}", table_column=UNCUT_COLUMN),
+            *([BarColumn(bar_width=28)] if console.width >= MIN_BAR_WIDTH else []),
             TextColumn("{task.description}", style="dim"),
-            MofNCompleteColumn(table_column=WHOLE),
-            TextColumn("{task.fields[left]}", table_column=WHOLE),
+            MofNCompleteColumn(table_column=UNCUT_COLUMN),
+            TextColumn("{task.fields[left]}", table_column=UNCUT_COLUMN),
             console=console,
             transient=True,
         )
@@ -55,10 +55,10 @@ class Terminal:
         self._note: dict[str, str] = {}
 
     def __enter__(self) -> Terminal:
-        if self.console.file is sys.stdout and (own := _own_stdout()) is not None:
+        if self.console.file is sys.stdout and (own := _copy_stdout()) is not None:
             self._own = self.console.file = own
         # The library warns on every machine without a GPU, at any log level.
-        logging.getLogger("DeepSpeed").addFilter(_only_errors)
+        logging.getLogger("DeepSpeed").addFilter(_is_error)
         self._bars.start()
         return self
 
@@ -68,7 +68,7 @@ class Terminal:
             self.console.file = sys.stdout
             self._own.close()
 
-    def progress(self, context: dg.AssetExecutionContext) -> OnProgress:
+    def begin_progress(self, context: dg.AssetExecutionContext) -> OnProgress:
         """Show a bar that disappears when the asset is done; write lines in the run's log, and on standard output
         without a terminal."""
         self._remove_bar()
@@ -88,7 +88,7 @@ class Terminal:
 
         return report
 
-    def calls(self, context: dg.AssetExecutionContext, calls: CallCounts) -> None:
+    def count_calls(self, context: dg.AssetExecutionContext, calls: CallCounts) -> None:
         """Add to the run's total and show the sum beside the asset."""
         self.total = self.total + calls
         if replace(calls, retries=0) == CallCounts():  # a retry is not a call
@@ -97,23 +97,23 @@ class Terminal:
         note = f"{calls.live:,} calls, {calls.cached:,} cached{replayed}, {format_usd(calls.usd)}"
         self._note[context.asset_key.to_python_identifier()] = note  # the same name as the step
 
-    def expected(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
+    def report_estimate(self, context: dg.AssetExecutionContext, estimate: Cost) -> None:
         """Print a line before the first call; nothing if no call will be paid."""
         if estimate.paid_calls:
             self.console.print(f"    {estimate}", style="dim", markup=False)
 
-    def logger(self) -> dg.LoggerDefinition:
+    def make_logger(self) -> dg.LoggerDefinition:
         """Return the Dagster logger that shows only steps and warnings."""
 
         @dg.logger(description="Stages on the terminal")
         def terminal(_: dg.InitLoggerContext) -> logging.Logger:
             logger = logging.Logger("podium.terminal", logging.DEBUG)
-            logger.addHandler(_Steps(self._event))
+            logger.addHandler(_Steps(self._show_event))
             return logger
 
         return terminal
 
-    def _event(self, event: dg.DagsterEvent) -> None:
+    def _show_event(self, event: dg.DagsterEvent) -> None:
         name = str(event.step_key)
         if event.event_type == dg.DagsterEventType.STEP_START:
             self._began[name] = time.monotonic()
@@ -138,7 +138,7 @@ class Terminal:
             self._bar = None
 
 
-def _own_stdout() -> TextIO | None:
+def _copy_stdout() -> TextIO | None:
     """Return a copy of standard output.
 
     During a run Dagster redirects standard output to a file: it is then no terminal, and lines are lost that have not
@@ -151,7 +151,7 @@ def _own_stdout() -> TextIO | None:
     return os.fdopen(copy, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
 
 
-def _only_errors(record: logging.LogRecord) -> bool:
+def _is_error(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR
 
 

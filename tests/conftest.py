@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from ops.core.workspace import Workspace
 from ops.grading import configure, find_available_isolation
-from pipelines.quiet import quiet
+from pipelines.quiet import silence_tools
 from tests import once, preloaded
 from tests.databases import migrate_once, read_migrations_once
 from tests.needs import mark_by_fixtures, skip_without_programs
@@ -50,7 +50,7 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    quiet()
+    silence_tools()
     # Nothing of Podium's definitions is kept in an instance. Where Dagster looks for such a thing, it asks the instance
     # whose `with` block was left last, and a context that is collected as garbage leaves one: often of an earlier test.
     DefsStateStorage.get = staticmethod(lambda: None)

@@ -9,16 +9,16 @@ from tempfile import TemporaryDirectory
 
 from ops.core.workspace import Workspace
 from ops.release import registry
-from ops.release.artifacts import TAG, hashes
+from ops.release.artifacts import FILES_TAG, hash_model_files
 from ops.release.lineage import Lineage
-from ops.release.mlflow_store import CHALLENGER, MODEL, Registered, connected, experiment
-from ops.release.promotion import Check, GateDecision
+from ops.release.mlflow_store import CHALLENGER, MODEL_NAME, RegisteredVersion, connect, get_or_create_experiment
+from ops.release.promotion import GateCheck, GateDecision
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import save_rows
 from tests.builders import make_outcome
 from tests.once import made_once
 
-YES, NO = GateDecision(True, ()), GateDecision(False, (Check("cost", 2.0, 1.5, False, "costly"),))
+YES, NO = GateDecision(True, ()), GateDecision(False, (GateCheck("cost", 2.0, 1.5, False, "costly"),))
 POLICY, POOL = "test-1", "0123456789ab"
 _STORE = Path(".podium", "mlflow", "mlflow.db")
 _MLMODEL = """\
@@ -31,7 +31,7 @@ flavors:
 def empty_store(folder: Path) -> Path:
     """A new store's file, which takes MLflow seconds to make: copied, it is another new store."""
     template = Workspace(folder)
-    with connected(template) as client:
+    with connect(template) as client:
         client.search_registered_models(max_results=1)
     return folder / _STORE
 
@@ -51,16 +51,16 @@ def checkout(folder: Path, store: Path) -> Workspace:
     return workspace
 
 
-def version(workspace: Workspace, right: int = 6, card: str | None = "{}", **tags: str) -> Registered:
+def version(workspace: Workspace, right: int = 6, card: str | None = "{}", **tags: str) -> RegisteredVersion:
     """Register one, whose policy is a file of its own and a card (None: it lacks one), as challenger."""
     import json
 
     import mlflow
 
     lineage = Lineage("c0ffee", "d41d8c", POLICY, POOL, "prices", "test", 1.25)
-    facts = lineage.tags() | tags
-    with connected(workspace) as client, TemporaryDirectory() as scratch:
-        home = experiment(client, workspace)
+    facts = lineage.as_tags() | tags
+    with connect(workspace) as client, TemporaryDirectory() as scratch:
+        home = get_or_create_experiment(client, workspace)
         run = client.create_run(home, tags=facts)
         files = Path(scratch) / "model"
         (files / "artifacts" / "policy").mkdir(parents=True)
@@ -72,18 +72,18 @@ def version(workspace: Workspace, right: int = 6, card: str | None = "{}", **tag
         (files / "MLmodel").write_text(_MLMODEL)
         save_rows(scored(right), Path(scratch) / "scores.parquet", texts=False)
         client.log_artifact(run.info.run_id, str(Path(scratch) / "scores.parquet"))
-        model = client.create_logged_model(home, MODEL, source_run_id=run.info.run_id)
+        model = client.create_logged_model(home, MODEL_NAME, source_run_id=run.info.run_id)
         client.log_model_artifacts(model.model_id, str(files))
         client.finalize_logged_model(model.model_id, "READY")
-        found = json.dumps(hashes(files))
-        mlflow.register_model(f"models:/{model.model_id}", MODEL, tags=facts)
-        number = max(client.search_model_versions(f"name = '{MODEL}'"), key=lambda v: int(v.version)).version
-        client.set_model_version_tag(MODEL, number, TAG, found)
-        client.set_registered_model_alias(MODEL, CHALLENGER, number)
-    return registry.named(workspace, str(number))
+        found = json.dumps(hash_model_files(files))
+        mlflow.register_model(f"models:/{model.model_id}", MODEL_NAME, tags=facts)
+        number = max(client.search_model_versions(f"name = '{MODEL_NAME}'"), key=lambda v: int(v.version)).version
+        client.set_model_version_tag(MODEL_NAME, number, FILES_TAG, found)
+        client.set_registered_model_alias(MODEL_NAME, CHALLENGER, number)
+    return registry.get_version(workspace, str(number))
 
 
-def model_folder(workspace: Workspace, registered: Registered) -> Path:
+def model_folder(workspace: Workspace, registered: RegisteredVersion) -> Path:
     """Where a version's files lie in a local store."""
     return workspace.mlflow_artifacts / "models" / registered.model_id / "artifacts"
 

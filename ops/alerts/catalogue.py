@@ -38,18 +38,18 @@ class Notice:
 
 @dataclass(frozen=True)
 class Alert:
-    """A state that is reported. Its `command` may have placeholders, which `notice` fills in."""
+    """A state that is reported. Its `command` may have placeholders, which `make_notice` fills in."""
 
     kind: AlertKind
     state: str
     command: str
 
-    def notice(self, title: str, text: str = "", link: str = "", occasion: str = "", **values: str) -> Notice:
+    def make_notice(self, title: str, text: str = "", link: str = "", occasion: str = "", **values: str) -> Notice:
         """Return the notice that reports this state. Raises `KeyError` if a placeholder of the command has no value."""
         return Notice(self.kind, title, text, link, self.command.format_map(values), occasion)
 
     @property
-    def example(self) -> str:
+    def command_template(self) -> str:
         """Return the command with its placeholders in capitals."""
         names = [name for _, name, _, _ in Formatter().parse(self.command) if name]
         return self.command.format_map({name: name.upper().replace("_", " ") for name in names})

@@ -24,18 +24,18 @@ class Delivery:
     """Why the delivery failed, without any secret; empty if the notice was accepted."""
 
     @property
-    def taken(self) -> bool:
+    def is_accepted(self) -> bool:
         """Return whether the channel accepted the notice."""
         return not self.problem
 
 
-PAUSE_S = 2.0
+RETRY_PAUSE_S = 2.0
 """The seconds between two attempts. A run waits until its notice is sent."""
-_NOTE = "Socket Exception: "
+_FAILURE_PREFIX = "Socket Exception: "
 """How Apprise's services begin a debug line with the reason of a failed connection."""
 
 
-def deliver(name: str, channel: Channel, notice: Notice, settings: Alerts) -> Delivery:
+def deliver_notice(name: str, channel: Channel, notice: Notice, settings: Alerts) -> Delivery:
     """Send a notice through one channel, with at most `settings.attempts` attempts. Every failure becomes the problem
     of the delivery."""
     import apprise
@@ -46,7 +46,7 @@ def deliver(name: str, channel: Channel, notice: Notice, settings: Alerts) -> De
         return Delivery(name, f"{name}: {error}")
     asset = apprise.AppriseAsset(
         app_id="Podium", app_desc="Podium", async_mode=False, http_redirects=False,
-        default_service_retry=settings.attempts - 1, default_service_wait=PAUSE_S,
+        default_service_retry=settings.attempts - 1, default_service_wait=RETRY_PAUSE_S,
     )  # fmt: skip
     service = parse_service(url, asset)
     where = f"config/alerts.yaml and {', '.join(channel.variables)}" if channel.variables else "config/alerts.yaml"
@@ -60,12 +60,12 @@ def deliver(name: str, channel: Channel, notice: Notice, settings: Alerts) -> De
     sender = apprise.Apprise(service, asset=asset)
     kind = apprise.NotifyType.FAILURE if notice.kind == "failure" else apprise.NotifyType.INFO
     try:
-        with unlogged(), sender.notify(
+        with suppress_logging(), sender.notify(
             notice.body or notice.heading, notice.heading, kind, apprise.NotifyFormat.TEXT, log_level=logging.DEBUG
         ) as result:  # fmt: skip
             if result:
                 return Delivery(name)
-            reason = "; ".join(_reasons(result.results[0]))
+            reason = "; ".join(_list_reasons(result.results[0]))
     except Exception as error:  # noqa: BLE001 - what no service foresaw must not end a run either
         reason = type(error).__name__
     for secret in list_secrets(channel, service):
@@ -73,16 +73,18 @@ def deliver(name: str, channel: Channel, notice: Notice, settings: Alerts) -> De
     return Delivery(name, f"{name}: {reason or 'not accepted'}. Look at the service, or correct the URL in {where}")
 
 
-def _reasons(result: NotifyResult) -> list[str]:
+def _list_reasons(result: NotifyResult) -> list[str]:
     """Return Apprise's warnings of the last attempt, and the reason of a failed connection, each once."""
     entries = list(result.attempts[-1]) if result.attempts else []
     warnings = [" ".join(entry.message.split()).rstrip(".") for entry in entries if entry.level in ("WARNING", "ERROR")]
-    notes = [entry.message.removeprefix(_NOTE) for entry in entries if entry.message.startswith(_NOTE)]
+    notes = [
+        entry.message.removeprefix(_FAILURE_PREFIX) for entry in entries if entry.message.startswith(_FAILURE_PREFIX)
+    ]
     return list(dict.fromkeys(warnings + [" ".join(note.split()) for note in notes]))
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
+def suppress_logging() -> Iterator[None]:
     """Hide from all log handlers but Apprise's own what Apprise and its HTTP client log inside the block, because it
     contains URLs, which are secrets."""
     apprise, client = logging.getLogger("apprise"), logging.getLogger("urllib3.connectionpool")

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ops.alerts.catalogue import Notice
-from ops.alerts.channels import Delivery, deliver
+from ops.alerts.channels import Delivery, deliver_notice
 from ops.config import Alerts, load_alerts
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordedNotice:
     """A recorded notice with its time (seconds since the epoch) and the channels that did not accept it."""
 
     at: float
@@ -27,11 +27,11 @@ class Kept:
     problems: tuple[str, ...]
 
 
-def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -> None:
+def record_notice(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -> None:
     """Append one line to the record in one write, so that concurrent processes do not mix lines. Raises `OSError`."""
-    problems = [delivery.problem for delivery in deliveries if not delivery.taken]
+    problems = [delivery.problem for delivery in deliveries if not delivery.is_accepted]
     line = json.dumps({"at": time.time(), **asdict(notice), "problems": problems}, ensure_ascii=False) + "\n"
-    file = _file(workspace)
+    file = _record_file(workspace)
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -40,15 +40,15 @@ def keep(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -
         os.close(handle)
 
 
-def was_noticed(workspace: Workspace, occasion: str) -> bool:
+def is_recorded(workspace: Workspace, occasion: str) -> bool:
     """Return whether a notice of this occasion has been recorded."""
-    return any(entry.notice.occasion == occasion for entry in kept(workspace, sys.maxsize))
+    return any(entry.notice.occasion == occasion for entry in load_notices(workspace, sys.maxsize))
 
 
-def kept(workspace: Workspace, count: int) -> list[Kept]:
+def load_notices(workspace: Workspace, count: int) -> list[RecordedNotice]:
     """Return the newest `count` notices, the newest first. Lines that a crash cut short are skipped. Raises `DataError`
     if the record is a folder."""
-    file = _file(workspace)
+    file = _record_file(workspace)
     if file.is_dir():
         problem = "is a folder, and the record of alerts belongs there"
         raise DataError(file, "", problem, "Move it away, and a new record is begun")
@@ -59,7 +59,7 @@ def kept(workspace: Workspace, count: int) -> list[Kept]:
         try:
             facts = json.loads(line)
             at, problems = facts.pop("at"), facts.pop("problems")
-            found.append(Kept(at, Notice(**facts), tuple(problems)))
+            found.append(RecordedNotice(at, Notice(**facts), tuple(problems)))
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
         if len(found) == count:
@@ -67,7 +67,7 @@ def kept(workspace: Workspace, count: int) -> list[Kept]:
     return found
 
 
-def _file(workspace: Workspace) -> Path:
+def _record_file(workspace: Workspace) -> Path:
     return workspace.results_folder / "alerts.jsonl"
 
 
@@ -82,7 +82,7 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
     the notice or was tried `attempts` times. It raises no error of sending, because an alert must not fail a run. A
     mistake in the file, a channel that cannot be reached or a full disk leads to a warning in the log `podium.alerts`.
     """
-    if notice.occasion and was_noticed(workspace, notice.occasion):
+    if notice.occasion and is_recorded(workspace, notice.occasion):
         return []
     try:
         settings = load_alerts(workspace.config)
@@ -91,13 +91,13 @@ def notify(workspace: Workspace, notice: Notice) -> Sequence[Delivery]:
     else:
         deliveries = []
     wanted = {name: channel for name, channel in settings.channels.items() if notice.kind in channel.kinds}
-    deliveries += [deliver(name, channel, notice, settings) for name, channel in wanted.items()]
+    deliveries += [deliver_notice(name, channel, notice, settings) for name, channel in wanted.items()]
     try:
-        keep(workspace, notice, deliveries)
+        record_notice(workspace, notice, deliveries)
     except OSError as error:
         deliveries.append(Delivery("record", f"{workspace.results_folder}: {error}"))
     log.info("%s", notice.heading)
     for delivery in deliveries:
-        if not delivery.taken:
+        if not delivery.is_accepted:
             log.warning("the alert %r was not sent: %s", notice.heading, delivery.problem)
     return deliveries

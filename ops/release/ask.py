@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 from ops.config import load_serving
 from ops.core.workspace import Workspace
-from ops.serving.openai.agent import Exchange
+from ops.serving.openai.agent import AgentExchange
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def ask(workspace: Workspace, text: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def ask_champion(workspace: Workspace, question: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Ask the champion one question and return its response in the format of MLflow's agents.
 
-    `inputs` are the request's options by name; options without a value are ignored. MLflow stores a trace of the
+    `options` are the request's options by name; options without a value are ignored. MLflow stores a trace of the
     request. Raises `PodiumError`; an invalid question is refused before the champion is loaded.
     """
-    given = {name: value for name, value in inputs.items() if value}
-    exchange = Exchange({"input": [{"role": "user", "content": text}], "custom_inputs": given})
+    given = {name: value for name, value in options.items() if value}
+    exchange = AgentExchange({"input": [{"role": "user", "content": question}], "custom_inputs": given})
     settings = load_serving(workspace.config)
-    from ops.release.champion import champion_of
+    from ops.release.champion import open_registered_versions
     from ops.serving.http.routes import RequestRecord
     from ops.serving.in_thread import EngineThread
 
-    with champion_of(workspace) as champion:
-        engine = EngineThread.load(champion.files(champion.current() or ""), workspace, settings)
+    with open_registered_versions(workspace) as champion:
+        engine = EngineThread.from_files(champion.fetch_files(champion.find_current() or ""), workspace, settings)
         try:
-            answer = engine.ask(exchange.problem, exchange.options)
+            answer = engine.answer_question(exchange.problem, exchange.options)
         finally:
             engine.close()
-        champion.trace(RequestRecord(f"ask_{uuid.uuid4().hex}", "ask", answer, True, answer.began, time.time()))
-    return exchange.whole(answer)
+        champion.store_trace(RequestRecord(f"ask_{uuid.uuid4().hex}", "ask", answer, True, answer.began, time.time()))
+    return exchange.write_response(answer)
 
 
-def show(answer: Mapping[str, Any], console: Console) -> None:
+def print_answer(answer: Mapping[str, Any], console: Console) -> None:
     """Print a response of the agent: the workflow, each step, the final answer and the cost."""
     from rich.panel import Panel
     from rich.table import Table

@@ -10,14 +10,14 @@ from ops.results.statistics import mcnemar_test
 from ops.results.summary import PairedQuestions
 from ops.results.table import Rows
 
-DOSSIER = "dossier.json"
+DOSSIER_FILE = "dossier.json"
 """The artifact of a version's run that has the dossier."""
-MEAN = "mean of the benchmarks"
+MEAN_LABEL = "mean of the benchmarks"
 """The name of the row with the mean of all benchmarks, each with the same weight."""
 
 
 @dataclass(frozen=True)
-class Pairing:
+class PairedComparison:
     """The comparison of two systems on the questions of one benchmark that both answered.
 
     Accuracies are shares in [0, 1]. Costs are USD a question, latencies seconds a question. `ours` is the challenger's
@@ -25,7 +25,7 @@ class Pairing:
     """
 
     benchmark: str
-    """The benchmark's name, or `MEAN` for the mean of all benchmarks."""
+    """The benchmark's name, or `MEAN_LABEL` for the mean of all benchmarks."""
     questions: int
     """The number of questions that both systems answered."""
     ours: float
@@ -61,7 +61,7 @@ class Opponent:
     name: str
     facts: Mapping[str, str]
     """What is known about the system, as label → text: version, policy, pool, data."""
-    pairings: tuple[Pairing, ...]
+    pairings: tuple[PairedComparison, ...]
     note: str = ""
     """A reservation about the comparison, as sentences; empty if there is none."""
 
@@ -88,16 +88,16 @@ class Dossier:
         return asdict(self)
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Dossier:
+    def from_dict(cls, facts: Mapping[str, Any]) -> Dossier:
         """Restore a dossier from the values that `as_dict` returned."""
         opponents = (
-            Opponent(**{**each, "pairings": tuple(Pairing(**row) for row in each["pairings"])})
+            Opponent(**{**each, "pairings": tuple(PairedComparison(**row) for row in each["pairings"])})
             for each in facts["opponents"]
         )
         return cls(**{**facts, "opponents": tuple(opponents)})
 
 
-def pairings(ours: Rows, theirs: Rows, confidence: float) -> tuple[Pairing, ...]:
+def compare_by_benchmark(ours: Rows, theirs: Rows, confidence: float) -> tuple[PairedComparison, ...]:
     """Compare two systems on the questions that both answered: first in the mean of the benchmarks, then on each
     benchmark.
 
@@ -106,15 +106,17 @@ def pairings(ours: Rows, theirs: Rows, confidence: float) -> tuple[Pairing, ...]
     pairs = PairedQuestions.from_rows(ours, theirs)
     if not pairs:
         return ()
-    parts = {MEAN: pairs} | {name: pairs.select_benchmark(name) for name in sorted(pairs.strata())}
-    return tuple(_pairing(name, part, part.latency_p95(ours, theirs), confidence) for name, part in parts.items())
+    parts = {MEAN_LABEL: pairs} | {name: pairs.select_benchmark(name) for name in sorted(pairs.strata())}
+    return tuple(_compare(name, part, part.latency_p95(ours, theirs), confidence) for name, part in parts.items())
 
 
-def _pairing(name: str, pairs: PairedQuestions, latency_p95: tuple[float, float], confidence: float) -> Pairing:
+def _compare(
+    name: str, pairs: PairedQuestions, latency_p95: tuple[float, float], confidence: float
+) -> PairedComparison:
     gain, test = pairs.difference_interval(confidence), mcnemar_test(*pairs.accuracy_vectors())
     ours, theirs = pairs.accuracies()
     usd, latency = pairs.means("cost_usd"), pairs.means("latency_s")
-    return Pairing(
+    return PairedComparison(
         name, len(pairs), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses,
         *usd, *latency, ours.low, ours.high, theirs.low, theirs.high, *latency_p95,
     )  # fmt: skip

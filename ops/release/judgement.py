@@ -14,15 +14,15 @@ from ops.evaluation.comparison import Comparison
 from ops.evaluation.stored import CONDUCTOR, read_policy_scores
 from ops.quality.agreement import load_agreement
 from ops.release import mlflow_store, registry
-from ops.release.dossier import Dossier, Opponent, pairings
-from ops.release.lineage import Refused, check_claims, check_complete, judged_otherwise, questions_of
-from ops.release.promotion import NO_CHAMPION, Check, GateDecision, confidence_at, decide
+from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
+from ops.release.lineage import ReleaseRefusedError, check_lineage, check_tags, find_changed_graders, read_question_keys
+from ops.release.promotion import NO_CHAMPION, GateCheck, GateDecision, confidence_of_analysis, decide_promotion
 from ops.results.summary import count_questions, select_grades
 from ops.results.table import Rows, reprice_rows
 
 log = logging.getLogger(__name__)
 
-_SHOWN = {
+_LABEL_OF_TAG = {
     "policy": "policy",
     "pool_answers_key": "pool (answers)",
     "pool_prices_key": "pool (prices)",
@@ -36,7 +36,7 @@ _SHOWN = {
 
 
 @dataclass(frozen=True)
-class Judgement:
+class GateResult:
     """A decision of the gate with its evidence."""
 
     decision: GateDecision
@@ -44,69 +44,77 @@ class Judgement:
     """The evidence; None if the challenger is the champion itself, because a comparison with itself shows nothing."""
 
 
-def judge(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison, gate: PromotionGate) -> Judgement:
+def apply_gate(
+    setup: Setup, challenger: mlflow_store.RegisteredVersion, comparison: Comparison, gate: PromotionGate
+) -> GateResult:
     """Decide by the gate whether the challenger replaces the champion, at the prices of the pool. The interim analysis
     is counted before the comparison.
 
     For the champion itself, the decision of its promotion is returned. A benchmark is left out of the comparison if the
     champion was scored on other questions, or if another version of a grader graded its answers.
 
-    Raises `RegistryError` if there is no such version, and `Refused` if its lineage is incomplete or `tested` is about
-    another policy, pool or data than its tags state.
+    Raises `RegistryError` if there is no such version, and `ReleaseRefusedError` if its lineage is incomplete or
+    `comparison` is about another policy, pool or data than its tags state.
     """
-    champion = registry.champion(setup.workspace)
+    champion = registry.find_champion(setup.workspace)
     if champion is not None and champion.version == challenger.version:
-        return Judgement(registry.recorded_decision(setup.workspace, champion.version), None)
-    check_complete(challenger.version, challenger.tags)
-    shown = {"policy": tested.policy, "pool_answers_key": setup.pool.answers_key, "evaluation": tested.scores_key}
-    check_claims(challenger.version, challenger.tags, {name: value for name, value in shown.items() if value})
-    _check_scores(setup, challenger, tested)
-    again = _scored_again(setup, champion) if champion else None
-    theirs = again if again is not None or champion is None else _at_questions(champion, setup, tested)
-    if champion is not None and again is None and (others := judged_otherwise(champion.tags, tested.graders)):
-        log.warning("%s", other_graders(champion, others))
-    analysis = registry.count_analysis(setup.workspace, champion, challenger.version)
-    decision = decide(tested.conductor, theirs, tested.best_worker_rows, gate, analysis=analysis)
-    decision = with_judges(setup, gate, replace(decision, against=champion.version if champion else NO_CHAMPION))
-    confidence = confidence_at(gate, analysis)
+        return GateResult(registry.load_decision(setup.workspace, champion.version), None)
+    check_lineage(challenger.version, challenger.tags)
+    shown = {
+        "policy": comparison.policy,
+        "pool_answers_key": setup.pool.answers_key,
+        "evaluation": comparison.scores_key,
+    }
+    check_tags(challenger.version, challenger.tags, {name: value for name, value in shown.items() if value})
+    _check_scores(setup, challenger, comparison)
+    again = _find_new_scores(setup, champion) if champion else None
+    theirs = again if again is not None or champion is None else _comparable_rows(champion, setup, comparison)
+    if champion is not None and again is None and (others := find_changed_graders(champion.tags, comparison.graders)):
+        log.warning("%s", explain_other_graders(champion, others))
+    analysis = registry.assign_analysis_number(setup.workspace, champion, challenger.version)
+    decision = decide_promotion(comparison.conductor, theirs, comparison.best_worker_rows, gate, analysis=analysis)
+    decision = add_judge_checks(setup, gate, replace(decision, against=champion.version if champion else NO_CHAMPION))
+    confidence = confidence_of_analysis(gate, analysis)
     opponents = [Opponent(
-        f"best single worker, {tested.best_worker}", {"chosen by": "its answers to the training problems"},
-        pairings(tested.conductor, tested.best_worker_rows, confidence),
+        f"best single worker, {comparison.best_worker}", {"chosen by": "its answers to the training problems"},
+        compare_by_benchmark(comparison.conductor, comparison.best_worker_rows, confidence),
     )]  # fmt: skip
     if champion is not None and theirs is not None:
-        rows = pairings(tested.conductor, theirs, confidence)
-        note = _note(champion, challenger, tested) if again is None else "Scored again with this pool."
-        opponents.insert(0, Opponent(_title(champion), facts_of(champion), rows, note))
-    counted = count_questions(tested.conductor)
+        rows = compare_by_benchmark(comparison.conductor, theirs, confidence)
+        note = _describe_caveats(champion, challenger, comparison) if again is None else "Scored again with this pool."
+        opponents.insert(0, Opponent(_champion_title(champion), label_lineage(champion), rows, note))
+    counted = count_questions(comparison.conductor)
     dossier = Dossier(
         version=challenger.version,
         at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
-        facts=facts_of(challenger),
-        questions={name: f"{count} ({tested.questions.get(name, 'key unknown')})" for name, count in counted.items()},
+        facts=label_lineage(challenger),
+        questions={
+            name: f"{count} ({comparison.questions.get(name, 'key unknown')})" for name, count in counted.items()
+        },
         gate=gate.model_dump(mode="json"),
         confidence=confidence,
         opponents=tuple(opponents),
     )
-    return Judgement(decision, dossier)
+    return GateResult(decision, dossier)
 
 
-def with_judges(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
+def add_judge_checks(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
     """Add one check for each judge of the recipe: whether it agrees with labelled answers often enough."""
-    checks = [_agrees(setup, name, grader, gate) for name, grader in setup.recipe.judges.items()]
+    checks = [_check_judge_agreement(setup, name, grader, gate) for name, grader in setup.recipe.judges.items()]
     passed = decision.promote and all(check.passed for check in checks)
     return replace(decision, promote=passed, checks=(*decision.checks, *checks))
 
 
-def _agrees(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGate) -> Check:
+def _check_judge_agreement(setup: Setup, benchmark: str, grader: JudgeGrader, gate: PromotionGate) -> GateCheck:
     known, bound = load_agreement(setup.workspace, grader, benchmark), gate.min_judge_agreement
     name = f"agreement of the judge of {benchmark}"
     if known is None:
         how = f"not measured for this judge and rubric: `podium data gold {setup.recipe.name}` measures it"
-        return Check(name, 0.0, bound, False, how)
-    return Check(name, known.lower_bound, bound, known.lower_bound >= bound, f"lower end: {known}")
+        return GateCheck(name, 0.0, bound, False, how)
+    return GateCheck(name, known.lower_bound, bound, known.lower_bound >= bound, f"lower end: {known}")
 
 
-def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | None:
+def _find_new_scores(setup: Setup, champion: mlflow_store.RegisteredVersion) -> Rows | None:
     """Return the champion's scores on this pool and these questions if it has been evaluated on them since (the first
     step after a pool change); None: only the version's own scores exist."""
     policy = setup.workspace.runs / champion.tags.get("policy", "") / "policy"
@@ -117,20 +125,21 @@ def _scored_again(setup: Setup, champion: mlflow_store.Registered) -> Rows | Non
         return None
 
 
-def _check_scores(setup: Setup, challenger: mlflow_store.Registered, tested: Comparison) -> None:
+def _check_scores(setup: Setup, challenger: mlflow_store.RegisteredVersion, comparison: Comparison) -> None:
     """Check that the version has the judged scores, because later challengers are paired with them."""
-    carried, judged = select_grades(registry.score_rows(setup.workspace, challenger)), select_grades(tested.conductor)
+    carried = select_grades(registry.load_scores(setup.workspace, challenger))
+    judged = select_grades(comparison.conductor)
     if not carried.equals(judged):
         differing = len({*carried.iter_rows()} ^ {*judged.iter_rows()})
         remedy = "Materialize registered_model: it registers the policy with the current scores"
-        raise Refused(
+        raise ReleaseRefusedError(
             f"version {challenger.version}: scores.parquet: has other scores than the current evaluation ({differing} "
             "rows "
             f"differ). {remedy}"
         )
 
 
-def other_graders(champion: mlflow_store.Registered, benchmarks: Sequence[str]) -> str:
+def explain_other_graders(champion: mlflow_store.RegisteredVersion, benchmarks: Sequence[str]) -> str:
     """Return one line that says why the champion's scores on these benchmarks are not compared, and which command
     helps."""
     seed = f" --seed {champion.tags['seed']}" if champion.tags.get("seed") else ""
@@ -141,39 +150,41 @@ def other_graders(champion: mlflow_store.Registered, benchmarks: Sequence[str]) 
     )
 
 
-def facts_of(registered: mlflow_store.Registered) -> dict[str, str]:
+def label_lineage(registered: mlflow_store.RegisteredVersion) -> dict[str, str]:
     """Return the tags that state a version's origin, under the labels that a page shows."""
-    return {name: registered.tags[tag] for tag, name in _SHOWN.items() if registered.tags.get(tag)}
+    return {name: registered.tags[tag] for tag, name in _LABEL_OF_TAG.items() if registered.tags.get(tag)}
 
 
-def _title(champion: mlflow_store.Registered) -> str:
+def _champion_title(champion: mlflow_store.RegisteredVersion) -> str:
     return f"champion, version {champion.version}"
 
 
-def _at_questions(champion: mlflow_store.Registered, setup: Setup, tested: Comparison) -> Rows:
+def _comparable_rows(champion: mlflow_store.RegisteredVersion, setup: Setup, comparison: Comparison) -> Rows:
     """Return the champion's rows at the pool's prices; rows of changed questions or graders pair with none."""
     import polars as pl
 
-    rows = reprice_rows(registry.score_rows(setup.workspace, champion), setup.pool)
-    others = [*_changed(champion, tested), *judged_otherwise(champion.tags, tested.graders)]
+    rows = reprice_rows(registry.load_scores(setup.workspace, champion), setup.pool)
+    others = [*_changed_benchmarks(champion, comparison), *find_changed_graders(champion.tags, comparison.graders)]
     as_it_was = pl.when(pl.col("benchmark").is_in(others)).then(pl.lit(" (as it was)")).otherwise(pl.lit(""))
     return rows.with_columns(pl.col("problem_id") + as_it_was)
 
 
-def _changed(champion: mlflow_store.Registered, tested: Comparison) -> list[str]:
+def _changed_benchmarks(champion: mlflow_store.RegisteredVersion, comparison: Comparison) -> list[str]:
     """Return the benchmarks whose questions have changed since the champion was scored."""
-    then = questions_of(champion.tags)
-    return [name for name, key in tested.questions.items() if then.get(name, key) != key]
+    then = read_question_keys(champion.tags)
+    return [name for name, key in comparison.questions.items() if then.get(name, key) != key]
 
 
-def _note(champion: mlflow_store.Registered, challenger: mlflow_store.Registered, tested: Comparison) -> str:
+def _describe_caveats(
+    champion: mlflow_store.RegisteredVersion, challenger: mlflow_store.RegisteredVersion, comparison: Comparison
+) -> str:
     said = []
-    if changed := _changed(champion, tested):
+    if changed := _changed_benchmarks(champion, comparison):
         said.append(f"Scored on other questions of {', '.join(changed)}, which are not compared.")
-    if others := judged_otherwise(champion.tags, tested.graders):
+    if others := find_changed_graders(champion.tags, comparison.graders):
         said.append(f"Judged by another version of the graders of {', '.join(others)}, which are not compared.")
     if champion.tags.get("pool_answers_key") != challenger.tags.get("pool_answers_key"):
         said.append("Scored with another pool: the difference is that of Conductor and pool together.")
-    if not questions_of(champion.tags):
+    if not read_question_keys(champion.tags):
         said.append("It was registered before versions named their questions: that they are the same is not checked.")
     return " ".join(said)

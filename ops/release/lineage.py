@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from ops.core.errors import PodiumError
 
 
-class Refused(PodiumError):
+class ReleaseRefusedError(PodiumError):
     """A version must not be released, because its origin, its scores or its files differ from what it states. An
     override does not change that."""
 
@@ -37,51 +37,54 @@ class Lineage:
     graders: str = ""
     """The graders of each benchmark with their versions: `math500=math:1f2e… mmlu=choice:…`."""
 
-    def tags(self) -> dict[str, str]:
+    def as_tags(self) -> dict[str, str]:
         """Return the fields that have a value, as tags."""
         return {name: str(value) for name, value in vars(self).items() if str(value)}
 
 
-OPTIONAL = frozenset({"evaluation", "questions", "graders"})
+OPTIONAL_TAGS = frozenset({"evaluation", "questions", "graders"})
 """Tags that versions of other checkouts may lack."""
-REQUIRED = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL)
+REQUIRED_TAGS = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL_TAGS)
 """Tags that every version must have before it is released."""
 
 
-def check_complete(version: str, tags: Mapping[str, str]) -> None:
-    """Raise `Refused` unless the version has all tags of `REQUIRED`."""
-    if missing := [name for name in REQUIRED if not tags.get(name, "").strip()]:
+def check_lineage(version: str, tags: Mapping[str, str]) -> None:
+    """Raise `ReleaseRefusedError` unless the version has all tags of `REQUIRED_TAGS`."""
+    if missing := [name for name in REQUIRED_TAGS if not tags.get(name, "").strip()]:
         remedy = "Materialize registered_model again: it registers the policy with its lineage"
-        raise Refused(f"version {version}: lineage: {', '.join(missing)} is missing among its tags. {remedy}")
+        raise ReleaseRefusedError(
+            f"version {version}: lineage: {', '.join(missing)} is missing among its tags. {remedy}"
+        )
 
 
-def check_claims(version: str, tags: Mapping[str, str], shown: Mapping[str, str]) -> None:
-    """Raise `Refused` if a tag of the version differs from the value in `shown`, by which the version is compared."""
-    for name, value in shown.items():
+def check_tags(version: str, tags: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """Raise `ReleaseRefusedError` if a tag of the version differs from the value in `expected`, by which the version is
+    compared."""
+    for name, value in expected.items():
         if (claimed := tags.get(name)) and claimed != value:
             remedy = "Materialize benchmark_scores, leaderboard and registered_model so that they agree"
-            raise Refused(
+            raise ReleaseRefusedError(
                 f"version {version}: {name}: the version says {claimed}, and the current evaluation is of {value}. "
                 f"{remedy}"
             )
 
 
-def questions_of(tags: Mapping[str, str]) -> dict[str, str]:
+def read_question_keys(tags: Mapping[str, str]) -> dict[str, str]:
     """Return the key of the questions of each benchmark that the version was scored on; empty if the tag is missing."""
-    return _pairs(tags.get("questions", ""))
+    return _parse_keys(tags.get("questions", ""))
 
 
-def judged_otherwise(tags: Mapping[str, str], graders: Mapping[str, str]) -> list[str]:
+def find_changed_graders(tags: Mapping[str, str], graders: Mapping[str, str]) -> list[str]:
     """Return the benchmarks whose graders, with their versions, are not those that graded the version's answers."""
-    then = _pairs(tags.get("graders", ""))
+    then = _parse_keys(tags.get("graders", ""))
     return [benchmark for benchmark, key in graders.items() if then.get(benchmark) != key]
 
 
-def as_tag(keys: Mapping[str, str]) -> str:
+def format_keys(keys: Mapping[str, str]) -> str:
     """Format one key per benchmark as the text of a tag: `math500=1f2e… mmlu=…`."""
     return " ".join(f"{benchmark}={key}" for benchmark, key in keys.items())
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _parse_keys(text: str) -> dict[str, str]:
     parts = (part.partition("=") for part in text.split())
     return {benchmark: key for benchmark, _, key in parts}

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-MODEL = "conductor"
+MODEL_NAME = "conductor"
 """The name of the registered model."""
-EXPERIMENT = "podium"
+EXPERIMENT_NAME = "podium"
 """The name of the experiment that holds the runs and traces of Podium."""
-ABOUT_EXPERIMENT = "Released versions of the Conductor, and the traces of evaluation and serving."
+EXPERIMENT_DESCRIPTION = "Released versions of the Conductor, and the traces of evaluation and serving."
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
 """Aliases. `previous` is the replaced champion, the target of a rollback."""
-_QUIET = {
+_QUIET_VARIABLES = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
@@ -36,8 +36,8 @@ _QUIET = {
 }
 
 
-_around: list[str] = []
-"""The stores of the `connected` blocks of this process, innermost last; MLflow uses one at a time."""
+_open_stores: list[str] = []
+"""The stores of the `connect` blocks of this process, innermost last; MLflow uses one at a time."""
 
 
 class RegistryError(PodiumError):
@@ -45,7 +45,7 @@ class RegistryError(PodiumError):
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegisteredVersion:
     """A model version as the registry knows it."""
 
     version: str
@@ -70,13 +70,13 @@ def store_exists(workspace: Workspace) -> bool:
 
 
 @contextmanager
-def connected(workspace: Workspace) -> Iterator[MlflowClient]:
+def connect(workspace: Workspace) -> Iterator[MlflowClient]:
     """Yield a client of the workspace's store. Inside the block mlflow's own functions use that store.
 
     Paths in a workspace's own store are adapted first, if the workspace was moved.
     """
     require_mlflow()
-    for name, value in _QUIET.items():
+    for name, value in _QUIET_VARIABLES.items():
         os.environ.setdefault(name, value)
     import mlflow
 
@@ -90,13 +90,13 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
         repair_artifact_paths(workspace)
     given, uri = os.environ.get("MLFLOW_TRACKING_URI"), workspace.mlflow_uri
     mlflow.set_tracking_uri(uri)
-    _around.append(uri)
+    _open_stores.append(uri)
     try:
         yield mlflow.MlflowClient()
     finally:
-        _around.pop()
-        if _around:  # nested blocks
-            mlflow.set_tracking_uri(_around[-1])
+        _open_stores.pop()
+        if _open_stores:  # nested blocks
+            mlflow.set_tracking_uri(_open_stores[-1])
         else:
             # MLflow copies the address into the environment, which `Workspace` reads; this restores the variable.
             mlflow.set_tracking_uri(None)  # type: ignore[arg-type]
@@ -104,25 +104,25 @@ def connected(workspace: Workspace) -> Iterator[MlflowClient]:
                 os.environ["MLFLOW_TRACKING_URI"] = given
 
 
-def experiment(client: MlflowClient, workspace: Workspace) -> str:
+def get_or_create_experiment(client: MlflowClient, workspace: Workspace) -> str:
     """Return the id of Podium's experiment, which is created if it does not exist."""
-    existing = client.get_experiment_by_name(EXPERIMENT)
+    existing = client.get_experiment_by_name(EXPERIMENT_NAME)
     if existing is not None:
         return str(existing.experiment_id)
     local = workspace.mlflow_uri.startswith("sqlite:///")  # a server chooses the place of artifacts itself
     place = workspace.mlflow_artifacts.as_uri() if local else None
-    return str(client.create_experiment(EXPERIMENT, place, {"mlflow.note.content": ABOUT_EXPERIMENT}))
+    return str(client.create_experiment(EXPERIMENT_NAME, place, {"mlflow.note.content": EXPERIMENT_DESCRIPTION}))
 
 
-def check_characters(workspace: Workspace) -> None:
+def check_stores_all_characters(workspace: Workspace) -> None:
     """Raise `ConfigError` if MLflow's server answers but cannot store every character. A server that does not answer is
     ignored here."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-    with connected(workspace) as client:
+    with connect(workspace) as client:
         from mlflow.exceptions import MlflowException
 
         try:
-            home = experiment(client, workspace)
+            home = get_or_create_experiment(client, workspace)
         except (MlflowException, OSError):  # requests' errors are OSErrors
             return
         try:
@@ -133,42 +133,42 @@ def check_characters(workspace: Workspace) -> None:
             raise ConfigError("MLFLOW_TRACKING_URI", "", problem, remedy) from error
 
 
-def aliased(client: MlflowClient, alias: str) -> Registered | None:
+def find_by_alias(client: MlflowClient, alias: str) -> RegisteredVersion | None:
     """Return the version with that alias, or None."""
-    model_version = _by_alias(client, alias)
-    return version_named(client, model_version.version) if model_version else None
+    model_version = _find_model_version(client, alias)
+    return read_version(client, model_version.version) if model_version else None
 
 
-def _by_alias(client: MlflowClient, alias: str) -> ModelVersion | None:
+def _find_model_version(client: MlflowClient, alias: str) -> ModelVersion | None:
     from mlflow.exceptions import MlflowException
 
     try:
-        return client.get_model_version_by_alias(MODEL, alias)
+        return client.get_model_version_by_alias(MODEL_NAME, alias)
     except MlflowException as error:
         if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             return None
         raise
 
 
-def _model_version(client: MlflowClient, version: str) -> ModelVersion:
+def _get_model_version(client: MlflowClient, version: str) -> ModelVersion:
     from mlflow.exceptions import MlflowException
 
     try:
-        return client.get_model_version(MODEL, version)
+        return client.get_model_version(MODEL_NAME, version)
     except MlflowException as error:
         if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
             raise
         remedy = "The MLflow UI of `podium dev` lists the versions"
-        raise RegistryError(f"There is no version {version} of {MODEL}. {remedy}") from None
+        raise RegistryError(f"There is no version {version} of {MODEL_NAME}. {remedy}") from None
 
 
-def version_named(client: MlflowClient, version: str) -> Registered:
+def read_version(client: MlflowClient, version: str) -> RegisteredVersion:
     """Return the version with that number. Raises `RegistryError` if there is none."""
-    model_version = _model_version(client, version)
+    model_version = _get_model_version(client, version)
     # The SQL store keeps the logged model's id in the source alone.
     model_id = model_version.model_id or str(model_version.source).removeprefix("models:/")
     model = client.get_logged_model(model_id)
-    return Registered(
+    return RegisteredVersion(
         version=str(model_version.version),
         run_id=str(model_version.run_id),
         model_id=model_id,

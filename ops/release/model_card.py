@@ -14,12 +14,12 @@ from ops.results.leaderboard import format_interval
 from ops.results.statistics import average_estimates
 from ops.results.summary import Summary, mean_usd, summarize
 from ops.results.table import Rows
-from ops.serving.scope import Scope
+from ops.serving.scope import TrainingScope
 
-CARD = "README.md"
+CARD_FILE = "README.md"
 """The name of the model card among the version's artifacts."""
 CODE_LICENCE = "Apache-2.0"
-ABOUT_MODEL = (
+MODEL_DESCRIPTION = (
     "A small language model that answers a question by writing a workflow for a pool of other models. "
     "The alias `champion` names the version that is served, `challenger` the version that was registered last, and "
     "`previous` the champion before the present one. `podium promote` and `podium rollback` move these aliases."
@@ -49,27 +49,28 @@ class Release:
         """Return whether the problems were generated and the workers are embedded programs."""
         return self.recipe is not None and any(each.source == "embedded" for each in self.recipe.benchmarks.values())
 
-    def licence(self) -> str:
+    def describe_licence(self) -> str:
         """Return one line with the licences of the code and of the weights."""
         base = self.card.pretrained or (self.recipe.policy if self.recipe is not None else None)
         model = getattr(base, "model", None)
         weights = f"as its base model {model}" if model else "no upstream weights"
         return f"code: {CODE_LICENCE}; weights: {weights}"
 
-    def summary(self) -> str:
+    def write_summary(self) -> str:
         """Return two sentences: what the version is, and what it reaches."""
         of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.card.offered)} workers)"
         seed = f", seed {self.seed}" if self.seed else ""
-        return f"{'Synthetic demo. ' if self.is_synthetic else ''}{of}{seed}. {self._author()}{self.result()}"
+        synthetic = "Synthetic demo. " if self.is_synthetic else ""
+        return f"{synthetic}{of}{seed}. {self._describe_author()}{self.describe_result()}"
 
-    def _author(self) -> str:
+    def _describe_author(self) -> str:
         """What writes the workflows of an untrained policy; empty for a trained one."""
         policy = self.card.untrained
         if isinstance(policy, PromptedPolicy):
             return f"Not trained: worker {policy.worker} is prompted to write the workflows. "
         return "Not trained: one fixed workflow for every question. " if policy is not None else ""
 
-    def result(self) -> str:
+    def describe_result(self) -> str:
         """Return a sentence with the mean accuracies and the cost, as far as the version was scored."""
         summaries = summarize(self.rows)
         said = []
@@ -83,7 +84,7 @@ class Release:
         usd = mean_usd(self.rows)
         return f"Accuracy (95 % interval): {', '.join(said)}. The workers cost ${usd:.5f} for each question."
 
-    def description(self, experiment_of: Mapping[str, str]) -> str:
+    def write_description(self, experiment_of: Mapping[str, str]) -> str:
         """Return the description of the version in Markdown. `experiment_of` maps a training run or a checkpoint to its
         experiment, for links."""
         runs = self.training_runs or {}
@@ -92,39 +93,40 @@ class Release:
         if self.checkpoint:
             at = f"#/experiments/{experiment_of[self.checkpoint]}/models/{self.checkpoint}"
             trained += f" Checkpoint: [{self.checkpoint}]({at})."
-        scores = _scores(summaries) if (summaries := summarize(self.rows)) else ""
-        return f"{self.summary()}\n\n{scores}\n\n{trained} The model card is `{CARD}` among the artifacts."
+        scores = _scores_table(summaries) if (summaries := summarize(self.rows)) else ""
+        return f"{self.write_summary()}\n\n{scores}\n\n{trained} The model card is `{CARD_FILE}` among the artifacts."
 
-    def model_card(self, scope: Scope | None) -> str:
+    def write_model_card(self, scope: TrainingScope | None) -> str:
         """Return the model card in Markdown. `scope` decides whether a question lies outside of the training; None if
         the version cannot tell."""
         summaries = summarize(self.rows)
+        benchmark_licences = _describe_benchmark_licences(summaries)
         parts = [
             f"# Conductor, policy `{self.lineage.policy}`",
-            ABOUT_MODEL,
-            self.summary(),
+            MODEL_DESCRIPTION,
+            self.write_summary(),
             "## Use",
-            USE,
+            USAGE,
             "## Scores",
-            _scores(summaries) if summaries else "It was not scored.",
+            _scores_table(summaries) if summaries else "It was not scored.",
             _READING,
             "## Workers",
-            _workers(self.card, self.pool),
+            _workers_table(self.card, self.pool),
             "## Where it came from",
-            _origin(self),
+            _describe_origin(self),
             "## Limits",
-            f"{_LIMITS} {self._notices(scope)}{_SYNTHETIC if self.is_synthetic else ''}",
+            f"{_LIMITS} {self._describe_notices(scope)}{_SYNTHETIC if self.is_synthetic else ''}",
             "## Licence",
-            f"{self.licence()}. The benchmarks have licences of their own: {_benchmark_licences(summaries)}.",
+            f"{self.describe_licence()}. The benchmarks have licences of their own: {benchmark_licences}.",
         ]
         return "\n\n".join(parts) + "\n"
 
-    def _notices(self, scope: Scope | None) -> str:
+    def _describe_notices(self, scope: TrainingScope | None) -> str:
         """Whether it says that a question lies outside of its training, and if not, why."""
         if scope is not None:
             return (
-                f"If less than {scope.least:.0%} of a question's pairs of neighbouring words occur in its training "
-                "questions, the response says in `notice` that the question lies outside of its training."
+                f"If less than {scope.min_known_share:.0%} of a question's pairs of neighbouring words occur in its "
+                "training questions, the response says in `notice` that the question lies outside of its training."
             )
         if self.card.untrained is not None:
             return "It was not trained, so it never says that a question lies outside of its training."
@@ -136,7 +138,7 @@ class Release:
         return "It never says that a question lies outside of its training, because this was not measured."
 
 
-USE = """\
+USAGE = """\
 ```
 pip install -r requirements.txt
 export MLFLOW_DISABLE_TELEMETRY=true
@@ -164,7 +166,7 @@ _SYNTHETIC = (
 )
 
 
-def _scores(summaries: Mapping[str, Summary]) -> str:
+def _scores_table(summaries: Mapping[str, Summary]) -> str:
     head = ("benchmark", "questions", "accuracy, % (95 % interval)", "valid workflows, %", "steps", "tokens", "USD")
     rows = [
         (
@@ -181,7 +183,7 @@ def _scores(summaries: Mapping[str, Summary]) -> str:
     return format_markdown_table(head, rows)
 
 
-def _workers(card: PolicyCard, pool: Pool) -> str:
+def _workers_table(card: PolicyCard, pool: Pool) -> str:
     rows = [
         (ordinal, name, f"`{pool.worker(name).model}`" if name in pool.names else "not in the pool")
         for ordinal, name in enumerate(card.offered)
@@ -189,12 +191,12 @@ def _workers(card: PolicyCard, pool: Pool) -> str:
     return format_markdown_table(("ordinal", "worker", "model"), rows)
 
 
-def _origin(release: Release) -> str:
-    facts = dict(release.lineage.tags())
+def _describe_origin(release: Release) -> str:
+    facts = dict(release.lineage.as_tags())
     rows = [*facts.items(), *([("seed", release.seed)] if release.seed else [])]
     rows += [(f"training run ({stage})", run) for stage, run in (release.training_runs or {}).items()]
     return format_markdown_table(("what", "value"), [(name, f"`{value}`") for name, value in rows])
 
 
-def _benchmark_licences(summaries: Mapping[str, Summary]) -> str:
+def _describe_benchmark_licences(summaries: Mapping[str, Summary]) -> str:
     return "; ".join(f"{name}: {BENCHMARKS[name].licence}" for name in summaries) or "none were used"

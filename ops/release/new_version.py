@@ -19,26 +19,26 @@ from ops.core.atomic import sha256_of
 from ops.core.digests import DIGEST_SUFFIX, SUMS_FILE
 from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
-from ops.release.artifacts import TAG, hashes_of
-from ops.release.lineage import Lineage, questions_of
-from ops.release.mlflow_store import MODEL, experiment
-from ops.release.model_card import ABOUT_MODEL, CARD, Release
-from ops.release.requirements import requirements
+from ops.release.artifacts import FILES_TAG, hash_files
+from ops.release.lineage import Lineage, read_question_keys
+from ops.release.mlflow_store import MODEL_NAME, get_or_create_experiment
+from ops.release.model_card import CARD_FILE, MODEL_DESCRIPTION, Release
+from ops.release.requirements import list_requirements
 from ops.results.statistics import average_estimates
 from ops.results.summary import select_grades, summarize
 from ops.results.table import Rows, save_rows
-from ops.serving.scope import Scope
-from ops.serving.strengths import Strengths
+from ops.serving.scope import TrainingScope
+from ops.serving.strengths import WorkerStrengths
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-SOURCE = "podium"
+RUN_SOURCE = "podium"
 """The source that MLflow shows for the runs of versions."""
-EXAMPLE = {"input": [{"role": "user", "content": "What is 6 * 7?"}]}
+INPUT_EXAMPLE = {"input": [{"role": "user", "content": "What is 6 * 7?"}]}
 """The question that MLflow shows as the example of a version's input."""
-_LEFT_OUT = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS_FILE)
+_EXCLUDED_FILES = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS_FILE)
 """Files of a policy that serving does not need. Pickles such as `training_args.bin` also contain paths of the machine.
 The digests of a version's files are in one of its tags instead."""
 
@@ -50,34 +50,34 @@ def log_version(
     version."""
     import mlflow
 
-    home = experiment(client, workspace)
-    described = {"mlflow.note.content": release.summary(), "licence": release.licence()}
+    home = get_or_create_experiment(client, workspace)
+    described = {"mlflow.note.content": release.write_summary(), "licence": release.describe_licence()}
     parameters = {} if release.recipe is None else hyperparameters(release.recipe)
-    if (scope := scope_of(workspace, release)) is not None:
-        parameters["scope.least"] = f"{scope.least:.4f}"
-    of_run = tags | described | _source(release.lineage)
+    if (scope := measure_scope(workspace, release)) is not None:
+        parameters["scope.least"] = f"{scope.min_known_share:.4f}"
+    of_run = tags | described | _source_tags(release.lineage)
     with (
         TemporaryDirectory() as scratch,
         mlflow.start_run(experiment_id=home, run_name=tags["recipe"], tags=of_run) as active,
     ):
-        files = _stage(workspace, Path(scratch), policy, release, scope)
-        found = hashes_of({
+        files = _stage_contents(workspace, Path(scratch), policy, release, scope)
+        found = hash_files({
             "artifacts/policy": files["policy"], "artifacts/pool.yaml": files["pool"], "agent.py": files["agent"],
             "code/ops": files["ops"], "code/data": files["data"],
         })  # fmt: skip
         mlflow.log_params(parameters)
         logged = mlflow.pyfunc.log_model(
-            name=MODEL,
+            name=MODEL_NAME,
             python_model=str(files["agent"]),
             artifacts={"policy": str(files["policy"]), "pool": str(files["pool"])},
             code_paths=[str(files["ops"]), str(files["data"])],
-            pip_requirements=requirements(files["agent"], files["ops"]),
+            pip_requirements=list_requirements(files["agent"], files["ops"]),
             # Logging a model must not pay any worker, also not one that writes the workflows.
-            input_example=EXAMPLE | {"custom_inputs": {"execute": False, "budget_usd": 1e-9}},
+            input_example=INPUT_EXAMPLE | {"custom_inputs": {"execute": False, "budget_usd": 1e-9}},
             model_config={
                 "question_usd": 1.0,
                 "policy": tags["policy"],
-                "strengths": Strengths.read(workspace.data).as_dict(),
+                "strengths": WorkerStrengths.load(workspace.data).as_dict(),
             },
             params=parameters,
             tags=tags | described,
@@ -88,15 +88,15 @@ def log_version(
         for name in ("scores", "scores_digest", "pool", "card"):
             mlflow.log_artifact(str(files[name]))
     with redirect_stderr(StringIO()):  # otherwise the library prints an announcement
-        own = tags | {"licence": release.licence(), TAG: json.dumps(found)}
-        made = mlflow.register_model(f"models:/{logged.model_id}", MODEL, tags=own)
+        own = tags | {"licence": release.describe_licence(), FILES_TAG: json.dumps(found)}
+        made = mlflow.register_model(f"models:/{logged.model_id}", MODEL_NAME, tags=own)
     _describe(client, release, made)
     return made
 
 
-def _source(lineage: Lineage) -> dict[str, str]:
+def _source_tags(lineage: Lineage) -> dict[str, str]:
     return {
-        "mlflow.source.name": SOURCE,
+        "mlflow.source.name": RUN_SOURCE,
         "mlflow.source.type": "PROJECT",
         "mlflow.source.git.commit": lineage.git_commit,
     }
@@ -106,8 +106,8 @@ def _log_data(client: MlflowClient, workspace: Workspace, release: Release, run:
     """Log the version's data by name and hash, and its scores by benchmark."""
     from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
 
-    source = json.dumps({"tags": {"mlflow.source.name": SOURCE, "dvc_revision": release.lineage.dvc_revision}})
-    questions = questions_of(release.lineage.tags())
+    source = json.dumps({"tags": {"mlflow.source.name": RUN_SOURCE, "dvc_revision": release.lineage.dvc_revision}})
+    questions = read_question_keys(release.lineage.as_tags())
     used = {name: ("evaluation", questions.get(name, "unknown")) for name in summarize(release.rows)}
     mix = workspace.data / "training_mix.jsonl"
     if mix.is_file():
@@ -118,7 +118,7 @@ def _log_data(client: MlflowClient, workspace: Workspace, release: Release, run:
     ]
     client.log_inputs(run, datasets=data)
     now, metrics = time.time_ns() // 1_000_000, []
-    for name, value in metrics_of(release.rows).items():
+    for name, value in compute_metrics(release.rows).items():
         benchmark = name.partition("/")[0]
         dataset, key = (benchmark, used[benchmark][1]) if benchmark in used else (None, None)
         metrics.append(Metric(name, value, now, 0, model_id, dataset, key, run))
@@ -134,7 +134,7 @@ def _link_checkpoint(client: MlflowClient, release: Release, run: str) -> None:
     client.log_inputs(run, models=[LoggedModelInput(release.checkpoint)])
     client.set_logged_model_tags(release.checkpoint, {"dvc_revision": release.lineage.dvc_revision, "release_run": run})
     step, now = int(client.get_logged_model(release.checkpoint).tags["step"]), time.time_ns() // 1_000_000
-    scores = metrics_of(release.rows).items()
+    scores = compute_metrics(release.rows).items()
     client.log_batch(run, [Metric(name, value, now, step, release.checkpoint, run_id=run) for name, value in scores])
 
 
@@ -142,10 +142,10 @@ def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> Non
     """Write the descriptions of model and version, and link the version at each training run."""
     runs = release.training_runs or {}
     experiments = {run: str(client.get_run(run).info.experiment_id) for run in runs.values()}
-    client.update_registered_model(MODEL, ABOUT_MODEL)
+    client.update_registered_model(MODEL_NAME, MODEL_DESCRIPTION)
     if release.checkpoint is not None:
         experiments[release.checkpoint] = str(client.get_logged_model(release.checkpoint).experiment_id)
-    client.update_model_version(MODEL, made.version, release.description(experiments))
+    client.update_model_version(MODEL_NAME, made.version, release.write_description(experiments))
     for stage, run in runs.items():
         client.set_tag(str(made.run_id), f"training_run.{stage}", run)
         client.set_tag(run, "release_run", str(made.run_id))
@@ -154,7 +154,9 @@ def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> Non
         client.set_logged_model_tags(release.checkpoint, {"model_version": str(made.version)})
 
 
-def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release, scope: Scope | None) -> dict[str, Path]:
+def _stage_contents(
+    workspace: Workspace, scratch: Path, policy: Path, release: Release, scope: TrainingScope | None
+) -> dict[str, Path]:
     """Lay out the contents of the model; the code keeps its place beside the small tables that it reads.
 
     The agent is copied too, because MLflow records the path that it was read from.
@@ -163,7 +165,7 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release, 
 
     source = Path(ops.__file__).resolve().parent
     files = {name: scratch / name for name in ("policy", "ops", "data")}
-    shutil.copytree(policy, files["policy"], ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    shutil.copytree(policy, files["policy"], ignore=shutil.ignore_patterns(*_EXCLUDED_FILES))
     if scope is not None:
         scope.write(files["policy"])
     shutil.copytree(source, files["ops"], ignore=shutil.ignore_patterns("__pycache__"))
@@ -178,12 +180,12 @@ def _stage(workspace: Workspace, scratch: Path, policy: Path, release: Release, 
     files["pool"].write_text(dump_settings(release.pool), encoding="utf-8")
     save_rows(release.rows, files["scores"], texts=False)
     files["scores_digest"] = files["scores"].with_name(files["scores"].name + DIGEST_SUFFIX)
-    files["card"] = scratch / CARD
-    files["card"].write_text(release.model_card(scope), encoding="utf-8")
+    files["card"] = scratch / CARD_FILE
+    files["card"].write_text(release.write_model_card(scope), encoding="utf-8")
     return files
 
 
-def scope_of(workspace: Workspace, release: Release) -> Scope | None:
+def measure_scope(workspace: Workspace, release: Release) -> TrainingScope | None:
     """Measure what a policy that was trained from scratch was trained on; return None for any other policy.
 
     An untrained policy has no training mix. A pretrained language model has read far more than its mix, and on real
@@ -199,22 +201,22 @@ def scope_of(workspace: Workspace, release: Release) -> Scope | None:
         return None
     files = [file for name in names if (file := raw_file(workspace, release.recipe, name, "test")).is_file()]
     tests = [problem.question for file in files for problem in read_problems(file)]
-    return Scope.measure([problem.question for problem in mix], tests)
+    return TrainingScope.measure([problem.question for problem in mix], tests)
 
 
-def content_key(policy: Path, pool: Pool, rows: Rows) -> str:
+def compute_content_key(policy: Path, pool: Pool, rows: Rows) -> str:
     """Return a hash over everything that makes two versions the same: the policy's files, the pool's answers key and
     the scores."""
     files = [
         [str(file.relative_to(policy)), sha256_of(file)]
         for file in sorted(policy.rglob("*"))
-        if file.is_file() and not any(file.relative_to(policy).match(pattern) for pattern in _LEFT_OUT)
+        if file.is_file() and not any(file.relative_to(policy).match(pattern) for pattern in _EXCLUDED_FILES)
     ]
     scores = [list(row) for row in select_grades(rows).iter_rows()]
     return digest([files, pool.answers_key, scores])
 
 
-def metrics_of(rows: Rows) -> dict[str, float]:
+def compute_metrics(rows: Rows) -> dict[str, float]:
     """Return the version's metrics by name: `BENCHMARK/accuracy`, `BENCHMARK/standard_error` and so on, and the two
     means. A metric that is NaN is left out.
 

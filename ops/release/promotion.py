@@ -27,7 +27,7 @@ _RATIO = " ratio to the champion"
 
 
 @dataclass(frozen=True)
-class Check:
+class GateCheck:
     """One condition of the gate with its measured value, its bound, and an explanation in words."""
 
     name: str
@@ -57,7 +57,7 @@ class GateDecision:
 
     promote: bool
     """Whether the gate promotes the version. An override does not change this value."""
-    checks: tuple[Check, ...]
+    checks: tuple[GateCheck, ...]
     override: Override | None = None
     analysis: int = 1
     """The number of the interim analysis against this champion, counted from 1."""
@@ -65,15 +65,15 @@ class GateDecision:
     """The version of the champion; `NO_CHAMPION` if there was none; None if it was not recorded."""
 
     @property
-    def failed(self) -> tuple[Check, ...]:
+    def failed(self) -> tuple[GateCheck, ...]:
         """Return the checks that failed."""
         return tuple(check for check in self.checks if not check.passed)
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> GateDecision:
+    def from_dict(cls, facts: Mapping[str, Any]) -> GateDecision:
         """Restore a decision from the values that `as_dict` returned."""
         by = facts["override"]
-        checks = tuple(Check(**check) for check in facts["checks"])
+        checks = tuple(GateCheck(**check) for check in facts["checks"])
         override = Override(**by) if by else None
         return cls(facts["promote"], checks, override, facts["analysis"], facts.get("against"))
 
@@ -82,7 +82,7 @@ class GateDecision:
         return asdict(self)
 
 
-def decide(
+def decide_promotion(
     challenger: Rows,
     champion: Rows | None,
     best_worker: Rows,
@@ -95,41 +95,41 @@ def decide(
 
     The comparisons are paired: only questions that both sides answered count, and every benchmark has the same weight.
     The check fails if two sides share too few questions, because the difference is then unknown. `analysis` is the
-    number of this interim analysis against the champion, from 1; later analyses use wider intervals (`confidence_at`).
-    Raises `ValueError` if it is less than 1.
+    number of this interim analysis against the champion, from 1; later analyses use wider intervals
+    (`confidence_of_analysis`). Raises `ValueError` if it is less than 1.
     """
-    confidence = confidence_at(gate, analysis)
+    confidence = confidence_of_analysis(gate, analysis)
     ours = average_by_question(challenger)
     checks = [
-        _format(challenger, gate),
-        *_against_best_worker(PairedQuestions(ours, average_by_question(best_worker)), gate, confidence),
+        _check_format(challenger, gate),
+        *_check_against_best_worker(PairedQuestions(ours, average_by_question(best_worker)), gate, confidence),
     ]
     if champion is not None:
         pairs = PairedQuestions(ours, average_by_question(champion))
-        checks += _against_champion(pairs, gate, confidence)
+        checks += _check_against_champion(pairs, gate, confidence)
         if pairs and gate.max_p95_latency_ratio is not None:
             p95 = pairs.latency_p95(challenger, champion)
-            checks.append(_ratio("p95 latency", "seconds", *p95, gate.max_p95_latency_ratio))
+            checks.append(_check_ratio("p95 latency", "seconds", *p95, gate.max_p95_latency_ratio))
     if gate.planned_analyses is not None:
-        checks.append(_planned(analysis, gate.planned_analyses))
+        checks.append(_check_planned_analyses(analysis, gate.planned_analyses))
     return GateDecision(all(check.passed for check in checks), tuple(checks), analysis=analysis)
 
 
-def override(verdict: GateDecision, name: str, reason: str) -> GateDecision:
+def override_decision(decision: GateDecision, name: str, reason: str) -> GateDecision:
     """Add a person's decision to promote the version although the gate did not. Raises `ConfigError` if the name or the
     reason is blank."""
     for field, value in (("name", name), ("reason", reason)):
         if not value.strip():
             raise ConfigError("promotion override", field, "is empty", "Give both `--by NAME` and `--reason WHY`")
-    return replace(verdict, override=Override(name.strip(), reason.strip()))
+    return replace(decision, override=Override(name.strip(), reason.strip()))
 
 
-def _format(rows: Rows, gate: PromotionGate) -> Check:
+def _check_format(rows: Rows, gate: PromotionGate) -> GateCheck:
     compliance = format_compliance_by_question(rows)
     answers, written = int(compliance["answers"].sum()), int(compliance["written"].sum())
     found = estimate_accuracy(compliance["share"])
     ends = f"; 95 % interval of the compliance {found.low:.3f} to {found.high:.3f}" if found.has_interval else ""
-    return _at_least(
+    return _check_minimum(
         "format compliance",
         written / answers if answers else 0.0,
         gate.min_format_compliance,
@@ -137,29 +137,29 @@ def _format(rows: Rows, gate: PromotionGate) -> Check:
     )
 
 
-def _planned(analysis: int, planned: int) -> Check:
+def _check_planned_analyses(analysis: int, planned: int) -> GateCheck:
     explanation = "challengers of this champion; later ones would be promoted by chance too often"
-    return Check("analyses against the champion", analysis, planned, analysis <= planned, explanation)
+    return GateCheck("analyses against the champion", analysis, planned, analysis <= planned, explanation)
 
 
-def _against_best_worker(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[Check]:
-    coverage = _coverage(pairs, "the best single worker", gate)
+def _check_against_best_worker(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[GateCheck]:
+    coverage = _check_coverage(pairs, "the best single worker", gate)
     if not pairs:
         return [coverage]
     gain = pairs.difference_interval(confidence)
     return [
         coverage,
-        _at_least(
+        _check_minimum(
             "gain over the best single worker",
             gain.low,
             gate.min_gain_over_best_worker,
-            f"{_in_words(gain, confidence)}; {pairs.describe_discordance()}",
+            f"{_describe_interval(gain, confidence)}; {pairs.describe_discordance()}",
         ),
     ]
 
 
-def _against_champion(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[Check]:
-    coverage = _coverage(pairs, "the champion", gate)
+def _check_against_champion(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[GateCheck]:
+    coverage = _check_coverage(pairs, "the champion", gate)
     if not pairs:
         return [coverage]
     gain = pairs.difference_interval(confidence)
@@ -170,59 +170,60 @@ def _against_champion(pairs: PairedQuestions, gate: PromotionGate, confidence: f
     significantly_worse = test.losses > test.gains and test.p_value < 1 - gate.confidence
     return [
         coverage,
-        _at_least(
+        _check_minimum(
             "difference to the champion",
             gain.low,
             -gate.max_loss_against_champion,
-            _in_words(gain, confidence),
+            _describe_interval(gain, confidence),
         ),
-        Check(
+        GateCheck(
             "McNemar against the champion",
             test.p_value,
             1 - gate.confidence,
             not significantly_worse,
             f"{pairs.describe_discordance()}; fails when there are significantly more losses",
         ),
-        _at_least(
+        _check_minimum(
             "worst benchmark against the champion",
             loss,
             -gate.max_benchmark_loss,
-            f"on {worst}; {_in_words(ends, confidence)}",
+            f"on {worst}; {_describe_interval(ends, confidence)}",
         ),
-        _ratio("cost", "USD a question", *pairs.means("cost_usd"), gate.max_cost_ratio),
-        _ratio("latency", "seconds a question", *pairs.means("latency_s"), gate.max_latency_ratio),
+        _check_ratio("cost", "USD a question", *pairs.means("cost_usd"), gate.max_cost_ratio),
+        _check_ratio("latency", "seconds a question", *pairs.means("latency_s"), gate.max_latency_ratio),
     ]
 
 
-def _in_words(gain: Interval, confidence: float) -> str:
+def _describe_interval(gain: Interval, confidence: float) -> str:
     # 97.5 %, 99.5946 %: as many digits as the error probability needs.
     return f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}"
 
 
-def _at_least(name: str, value: float, bound: float, explanation: str) -> Check:
-    return Check(name, value, bound, value >= bound, explanation)
+def _check_minimum(name: str, value: float, bound: float, explanation: str) -> GateCheck:
+    return GateCheck(name, value, bound, value >= bound, explanation)
 
 
-def _coverage(pairs: PairedQuestions, whom: str, gate: PromotionGate) -> Check:
+def _check_coverage(pairs: PairedQuestions, whom: str, gate: PromotionGate) -> GateCheck:
     share = len(pairs) / pairs.asked if pairs.asked else 0.0
     explanation = f"{len(pairs)} of {pairs.asked} questions were scored by both"
-    return _at_least(f"questions shared with {whom}", share, gate.min_paired_share, explanation)
+    return _check_minimum(f"questions shared with {whom}", share, gate.min_paired_share, explanation)
 
 
-def _ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> Check:
+def _check_ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> GateCheck:
     # Only a cost of zero matches a champion whose prices are all 0.
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
     explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
-    return Check(f"{name}{_RATIO}", ratio, bound, ratio <= bound, explanation)
+    return GateCheck(f"{name}{_RATIO}", ratio, bound, ratio <= bound, explanation)
 
 
-def confidence_at(gate: PromotionGate, analysis: int) -> float:
+def confidence_of_analysis(gate: PromotionGate, analysis: int) -> float:
     """Return the two-sided confidence, in [0, 1], of the intervals in interim analysis number `analysis` (from 1)
     against one champion.
 
     Without the setting `planned_analyses`, the parts of the error probability are 1/2, 1/6, 1/12 … 1/(k·(k+1)), which
     add up to 1. The first challengers get most of it, and the number of analyses is unlimited. With `planned_analyses`
-    each analysis gets the same part, and `decide` refuses later ones. Raises `ValueError` if `analysis` is less than 1.
+    each analysis gets the same part, and `decide_promotion` refuses later ones. Raises `ValueError` if `analysis` is
+    less than 1.
     """
     if analysis < 1:
         raise ValueError(f"analyses are counted from 1, got {analysis}")

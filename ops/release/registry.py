@@ -17,13 +17,13 @@ from ops.release.lineage import Lineage
 from ops.release.mlflow_store import (
     CHALLENGER,
     CHAMPION,
-    MODEL,
-    Registered,
+    MODEL_NAME,
+    RegisteredVersion,
     RegistryError,
-    aliased,
-    connected,
+    connect,
+    find_by_alias,
+    read_version,
     store_exists,
-    version_named,
 )
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from ops.release.promotion import GateDecision
     from ops.results.table import Rows
 
-SCORES = "scores.parquet"
+SCORES_FILE = "scores.parquet"
 """The artifact with a version's scores. A file beside it holds its digest."""
-VERDICT = "verdict.json"
+VERDICT_FILE = "verdict.json"
 """The artifact with the last decision about a version."""
 
 
-def register(
+def register_version(
     workspace: Workspace,
     policy: Path,
     pool: Pool,
@@ -53,7 +53,7 @@ def register(
     recipe: Recipe | None = None,
     training_runs: Mapping[str, str] | None = None,
     checkpoint: str | None = None,
-) -> Registered:
+) -> RegisteredVersion:
     """Log the serving agent with its policy, pool and scores, and register it as challenger.
 
     The parameters of the version come from `recipe`. The training runs (stage → run in this store) and the logged model
@@ -66,24 +66,24 @@ def register(
     """
     from ops.conductor.policy import PolicyCard, check_policy
     from ops.release.model_card import Release
-    from ops.release.new_version import content_key, log_version
+    from ops.release.new_version import compute_content_key, log_version
 
     check_policy(policy)
-    card, content = PolicyCard.read(policy), content_key(policy, pool, rows)
-    with connected(workspace) as client:
-        model_version = _with_content(client, content, lineage)
+    card, content = PolicyCard.read(policy), compute_content_key(policy, pool, rows)
+    with connect(workspace) as client:
+        model_version = _find_same_content(client, content, lineage)
         if model_version is None:
-            texts = {**lineage.tags(), **(tags or {}), "content": content}
+            texts = {**lineage.as_tags(), **(tags or {}), "content": content}
             release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs, checkpoint)
-            with _clear_errors(workspace):
+            with _shorten_server_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
-        client.set_registered_model_alias(MODEL, CHALLENGER, model_version.version)
-        registered = version_named(client, model_version.version)
+        client.set_registered_model_alias(MODEL_NAME, CHALLENGER, model_version.version)
+        registered = read_version(client, model_version.version)
     record_parts(workspace)
     return registered
 
 
-def count_analysis(workspace: Workspace, against: Registered | None, version: str) -> int:
+def assign_analysis_number(workspace: Workspace, champion: RegisteredVersion | None, version: str) -> int:
     """Return the number, from 1, of the interim analysis in which a version is compared with a champion (None if there
     is none).
 
@@ -92,104 +92,104 @@ def count_analysis(workspace: Workspace, against: Registered | None, version: st
     counted together, because they share the probability that a worse version replaces this champion. Raises
     `RegistryError` if there is no such version.
     """
-    from ops.release.lock import alone
+    from ops.release.lock import lock_champion
     from ops.release.promotion import NO_CHAMPION
 
-    tag = f"analysis_against_{against.version if against else NO_CHAMPION}"
-    with alone(workspace), connected(workspace) as client:
-        known = version_named(client, version).tags.get(tag)
+    tag = f"analysis_against_{champion.version if champion else NO_CHAMPION}"
+    with lock_champion(workspace), connect(workspace) as client:
+        known = read_version(client, version).tags.get(tag)
         if known is not None:
             return int(known)
-        others = client.search_model_versions(f"name = '{MODEL}'")
+        others = client.search_model_versions(f"name = '{MODEL_NAME}'")
         analysis = 1 + max((int(other.tags[tag]) for other in others if tag in other.tags), default=0)
-        client.set_model_version_tag(MODEL, version, tag, str(analysis))
+        client.set_model_version_tag(MODEL_NAME, version, tag, str(analysis))
     return analysis
 
 
-def recorded_decision(workspace: Workspace, version: str) -> GateDecision:
+def load_decision(workspace: Workspace, version: str) -> GateDecision:
     """Return the last decision about a version, or "not promoted" if there was none. Raises `RegistryError` if there is
     no such version."""
     from ops.release.promotion import GateDecision
 
     if not store_exists(workspace):
-        raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
-    with connected(workspace) as client, TemporaryDirectory() as folder:
-        facts = _facts(client, version_named(client, version), VERDICT, Path(folder))
-    return GateDecision(promote=False, checks=()) if facts is None else GateDecision.of(facts)
+        raise RegistryError(f"There is no version {version} of {MODEL_NAME}: nothing is registered yet")
+    with connect(workspace) as client, TemporaryDirectory() as folder:
+        facts = _load_json_artifact(client, read_version(client, version), VERDICT_FILE, Path(folder))
+    return GateDecision(promote=False, checks=()) if facts is None else GateDecision.from_dict(facts)
 
 
-def recorded(workspace: Workspace, version: str) -> Dossier | None:
+def load_dossier(workspace: Workspace, version: str) -> Dossier | None:
     """Return the evidence of the last decision about a version; None if none was stored. Raises `RegistryError`."""
-    from ops.release.dossier import DOSSIER, Dossier
+    from ops.release.dossier import DOSSIER_FILE, Dossier
 
-    with connected(workspace) as client, TemporaryDirectory() as folder:
-        facts = _facts(client, version_named(client, version), DOSSIER, Path(folder))
-    return None if facts is None else Dossier.of(facts)
+    with connect(workspace) as client, TemporaryDirectory() as folder:
+        facts = _load_json_artifact(client, read_version(client, version), DOSSIER_FILE, Path(folder))
+    return None if facts is None else Dossier.from_dict(facts)
 
 
-def named(workspace: Workspace, version: str) -> Registered:
+def get_version(workspace: Workspace, version: str) -> RegisteredVersion:
     """Return the version with that number. Raises `RegistryError` if there is none."""
     if not store_exists(workspace):
-        raise RegistryError(f"There is no version {version} of {MODEL}: nothing is registered yet")
-    with connected(workspace) as client:
-        return version_named(client, version)
+        raise RegistryError(f"There is no version {version} of {MODEL_NAME}: nothing is registered yet")
+    with connect(workspace) as client:
+        return read_version(client, version)
 
 
-def log_file(workspace: Workspace, registered: Registered, file: Path, folder: str) -> None:
+def attach_file(workspace: Workspace, registered: RegisteredVersion, file: Path, folder: str) -> None:
     """Add a file to the artifacts of a version. It replaces a file of the same name."""
-    with connected(workspace) as client:
+    with connect(workspace) as client:
         client.log_artifact(registered.run_id, str(file), folder)
 
 
-def attach(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
+def attach_to_policy(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
     """Add files to the artifacts of every version with that policy. They replace files of the same names.
 
     Returns these versions, the oldest first; the list is empty if the policy is not registered.
     """
     if not store_exists(workspace):
         return []
-    with connected(workspace) as client:
-        found = client.search_model_versions(f"name = '{MODEL}' and tags.policy = '{policy}'")
+    with connect(workspace) as client:
+        found = client.search_model_versions(f"name = '{MODEL_NAME}' and tags.policy = '{policy}'")
         for model_version in found:
             for file in files:
                 client.log_artifact(str(model_version.run_id), str(file), folder)
         return sorted((str(model_version.version) for model_version in found), key=int)
 
 
-def versions_of(workspace: Workspace, policy: str) -> list[Registered]:
+def find_versions(workspace: Workspace, policy: str) -> list[RegisteredVersion]:
     """Return the versions whose policy has that key, the oldest first."""
     if not store_exists(workspace):
         return []
-    with connected(workspace) as client:
-        found = client.search_model_versions(f"name = '{MODEL}' and tags.policy = '{policy}'")
-        return [version_named(client, version) for version in sorted((str(each.version) for each in found), key=int)]
+    with connect(workspace) as client:
+        found = client.search_model_versions(f"name = '{MODEL_NAME}' and tags.policy = '{policy}'")
+        return [read_version(client, version) for version in sorted((str(each.version) for each in found), key=int)]
 
 
-def champion(workspace: Workspace) -> Registered | None:
+def find_champion(workspace: Workspace) -> RegisteredVersion | None:
     """Return the version with the alias `champion`, or None. A missing store is not created."""
-    return _aliased(workspace, CHAMPION)
+    return _find_by_alias(workspace, CHAMPION)
 
 
-def challenger(workspace: Workspace) -> Registered | None:
+def find_challenger(workspace: Workspace) -> RegisteredVersion | None:
     """Return the version that was registered last, or None."""
-    return _aliased(workspace, CHALLENGER)
+    return _find_by_alias(workspace, CHALLENGER)
 
 
-def latest(workspace: Workspace) -> Registered:
+def get_latest_version(workspace: Workspace) -> RegisteredVersion:
     """Return the challenger, or the champion if there is no challenger. Raises `RegistryError` if there is neither."""
-    known = challenger(workspace) or champion(workspace)
+    known = find_challenger(workspace) or find_champion(workspace)
     if known is None:
         raise RegistryError("There is neither a challenger nor a champion: `podium run` registers one")
     return known
 
 
-def challenger_of(workspace: Workspace, policy: str) -> Registered:
+def get_challenger_with_policy(workspace: Workspace, policy: str) -> RegisteredVersion:
     """Return the challenger, after checking that it has the policy with that key, because a decision applies to these
     scores only.
 
     Raises `RegistryError`.
     """
-    known = challenger(workspace)
+    known = find_challenger(workspace)
     if known is None:
         raise RegistryError("There is no challenger. Materialize registered_model first")
     if (held := known.tags.get("policy")) != policy:
@@ -200,14 +200,14 @@ def challenger_of(workspace: Workspace, policy: str) -> Registered:
     return known
 
 
-def _aliased(workspace: Workspace, alias: str) -> Registered | None:
+def _find_by_alias(workspace: Workspace, alias: str) -> RegisteredVersion | None:
     if not store_exists(workspace):
         return None
-    with connected(workspace) as client:
-        return aliased(client, alias)
+    with connect(workspace) as client:
+        return find_by_alias(client, alias)
 
 
-def score_rows(workspace: Workspace, registered: Registered) -> pl.LazyFrame:
+def load_scores(workspace: Workspace, registered: RegisteredVersion) -> pl.LazyFrame:
     """Return the scores of each question that are stored with a version. Completions and answers in them are empty.
 
     Raises `DataError` if the file was changed since the registration.
@@ -215,14 +215,14 @@ def score_rows(workspace: Workspace, registered: Registered) -> pl.LazyFrame:
     from ops.results.table import scan_rows
 
     remedy = f"Restore the store's artifacts from a backup, or delete version {registered.version} in MLflow"
-    with connected(workspace) as client, TemporaryDirectory() as folder:
-        _artifact(client, registered.run_id, f"{SCORES}{DIGEST_SUFFIX}", Path(folder))
-        file = Path(client.download_artifacts(registered.run_id, SCORES, folder))
+    with connect(workspace) as client, TemporaryDirectory() as folder:
+        _download_artifact(client, registered.run_id, f"{SCORES_FILE}{DIGEST_SUFFIX}", Path(folder))
+        file = Path(client.download_artifacts(registered.run_id, SCORES_FILE, folder))
         return scan_rows(file, remedy, undigested="accepted").collect().lazy()
 
 
 @contextmanager
-def _clear_errors(workspace: Workspace) -> Iterator[None]:
+def _shorten_server_errors(workspace: Workspace) -> Iterator[None]:
     """Turn a failure of an MLflow server into a one-line error; errors of a local store are unchanged."""
     from mlflow.exceptions import MlflowException
 
@@ -237,24 +237,24 @@ def _clear_errors(workspace: Workspace) -> Iterator[None]:
         ) from error
 
 
-def _with_content(client: MlflowClient, content: str, lineage: Lineage) -> ModelVersion | None:
+def _find_same_content(client: MlflowClient, content: str, lineage: Lineage) -> ModelVersion | None:
     """Return the newest version of that content that was scored on the same questions, as far as its tags state
     them."""
     versions = [
         each
-        for each in client.search_model_versions(f"name = '{MODEL}' and tags.content = '{content}'")
+        for each in client.search_model_versions(f"name = '{MODEL_NAME}' and tags.content = '{content}'")
         if each.tags.get("evaluation", lineage.evaluation) == lineage.evaluation
     ]
     return max(versions, key=lambda model_version: int(model_version.version), default=None)
 
 
-def _facts(client: MlflowClient, registered: Registered, name: str, folder: Path) -> Any:
+def _load_json_artifact(client: MlflowClient, registered: RegisteredVersion, name: str, folder: Path) -> Any:
     """Return a JSON file among the artifacts of a version's run; None if there is none. Raises `RegistryError` for one
     that is not what was written."""
     remedy = "Restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
     try:
-        _artifact(client, registered.run_id, f"{name}{DIGEST_SUFFIX}", folder)
-        text = _artifact(client, registered.run_id, name, folder)
+        _download_artifact(client, registered.run_id, f"{name}{DIGEST_SUFFIX}", folder)
+        text = _download_artifact(client, registered.run_id, name, folder)
         if text is None:
             return None
         check_digest(folder / name, remedy, missing="accepted")
@@ -267,7 +267,7 @@ def _facts(client: MlflowClient, registered: Registered, name: str, folder: Path
         ) from error
 
 
-def _artifact(client: MlflowClient, run: str, name: str, folder: Path) -> str | None:
+def _download_artifact(client: MlflowClient, run: str, name: str, folder: Path) -> str | None:
     if name not in {file.path for file in client.list_artifacts(run)}:
         return None
     return Path(client.download_artifacts(run, name, str(folder))).read_text(encoding="utf-8")

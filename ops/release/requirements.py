@@ -13,7 +13,7 @@ from ops.core.cpython import parse
 from ops.core.errors import PodiumError
 from ops.core.installation import pip_install_command
 
-OPTIONAL = {
+OPTIONAL_LIBRARIES = {
     "vllm": "PODIUM_WRITER=vllm",
     "redis": "PODIUM_CACHE_URL, PODIUM_LIMITS_URL",
     "psycopg": "PODIUM_LEDGER_URL, PODIUM_CACHE_URL",
@@ -22,13 +22,13 @@ OPTIONAL = {
 }
 """Libraries that the code imports for the purpose named here, and that neither loading a version nor answering needs.
 """
-FILE = "requirements.txt"
+REQUIREMENTS_FILE = "requirements.txt"
 """The name of the list of libraries among a version's files."""
-_ALWAYS = ("mlflow",)
+_PREFERRED_DISTRIBUTIONS = ("mlflow",)
 """The distribution to install where several provide one package."""
 
 
-def requirements(agent: Path, ops: Path) -> list[str]:
+def list_requirements(agent: Path, ops: Path) -> list[str]:
     """Return `NAME==VERSION` for each library that the agent needs, directly or through the modules of `ops` that it
     imports.
 
@@ -36,9 +36,9 @@ def requirements(agent: Path, ops: Path) -> list[str]:
     """
     known = _distributions()
     found = {}
-    for name in sorted(imported(agent, ops) - OPTIONAL.keys()):
+    for name in sorted(find_imported_packages(agent, ops) - OPTIONAL_LIBRARIES.keys()):
         candidates = known.get(name, [])
-        chosen = next((each for each in candidates if each in _ALWAYS), *candidates[:1] or [name])
+        chosen = next((each for each in candidates if each in _PREFERRED_DISTRIBUTIONS), *candidates[:1] or [name])
         try:
             found[chosen.lower()] = version(chosen).partition("+")[0]
         except PackageNotFoundError:
@@ -47,7 +47,7 @@ def requirements(agent: Path, ops: Path) -> list[str]:
     return [f"{name}=={number}" for name, number in sorted(found.items())]
 
 
-def check_installed(file: Path) -> None:
+def check_requirements_installed(file: Path) -> None:
     """Raise `PodiumError` unless each library in the file is installed, in whichever version."""
     missing = []
     for line in file.read_text(encoding="utf-8").splitlines():
@@ -63,7 +63,7 @@ def check_installed(file: Path) -> None:
         )
 
 
-def imported(agent: Path, ops: Path) -> set[str]:
+def find_imported_packages(agent: Path, ops: Path) -> set[str]:
     """Return the top-level names of the third-party packages that the agent imports, directly or through modules of
     `ops`.
 
@@ -79,9 +79,9 @@ def imported(agent: Path, ops: Path) -> set[str]:
         if file in seen:
             continue
         seen.add(file)
-        for module, whole in _imports(file.read_text(encoding="utf-8")):
+        for module, whole in _parse_imports(file.read_text(encoding="utf-8")):
             if module.partition(".")[0] == "ops":
-                waiting += _files(module, ops, whole=whole)
+                waiting += _list_module_files(module, ops, whole=whole)
             elif not whole and (top := module.partition(".")[0]) not in sys.stdlib_module_names:
                 packages.add(top)
     return packages
@@ -92,11 +92,11 @@ _distributions = cache(packages_distributions)
 
 
 @cache
-def _imports(source: str) -> tuple[tuple[str, bool], ...]:
-    return tuple(_names(parse(source)))
+def _parse_imports(source: str) -> tuple[tuple[str, bool], ...]:
+    return tuple(_list_imported_names(parse(source)))
 
 
-def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
+def _list_imported_names(node: ast.AST) -> Iterator[tuple[str, bool]]:
     """Return the modules that a tree imports; with True also its strings, which may name modules."""
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
         return
@@ -111,10 +111,10 @@ def _names(node: ast.AST) -> Iterator[tuple[str, bool]]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("ops."):
         yield node.value, True
     for child in ast.iter_child_nodes(node):
-        yield from _names(child)
+        yield from _list_imported_names(child)
 
 
-def _files(module: str, ops: Path, *, whole: bool) -> Iterator[Path]:
+def _list_module_files(module: str, ops: Path, *, whole: bool) -> Iterator[Path]:
     """Return the files of `ops` that an import of the module executes; with `whole` also all modules of a package."""
     parts = module.split(".")
     for length in range(1, len(parts) + 1):

@@ -18,27 +18,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ops.release.tracing import TreeWithTags, of_request, store_traces
+from ops.release.tracing import TaggedTrace, build_request_trace, store_traces
 
 if TYPE_CHECKING:
     from ops.serving.http.routes import RequestRecord
 
 log = logging.getLogger(__name__)
 
-WAITING_BYTES = 64 * 2**20
+MAX_QUEUED_BYTES = 64 * 2**20
 """How many bytes of traces may wait to be stored. Further traces are dropped and counted."""
-BATCH, LINGER_S = 64, 0.5
+BATCH_SIZE, BATCH_WAIT_S = 64, 0.5
 """The maximum number of traces in a batch, and the seconds that the first one waits for others."""
-AGAIN_S = 5.0
+RESTART_DELAY_S = 5.0
 """The seconds after which a writing process that ended is started again."""
-CLOSE_S = 20.0
+CLOSE_TIMEOUT_S = 20.0
 
 
 class TraceWriter:
     """A queue of traces that a separate process stores, so that the server need not wait for the store.
 
-    The callbacks `on_stored` and `on_dropped` receive numbers of traces. Every record that `keep` accepts is reported
-    as stored or dropped before `close` returns.
+    The callbacks `on_stored` and `on_dropped` receive numbers of traces. Every record that `enqueue` accepts is
+    reported as stored or dropped before `close` returns.
     """
 
     def __init__(self, root: Path, experiment_id: str) -> None:
@@ -52,25 +52,25 @@ class TraceWriter:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
 
-    def keep(self, record: RequestRecord) -> None:
+    def enqueue(self, record: RequestRecord) -> None:
         """Put a trace into the queue. It is dropped if too many are waiting."""
         packed = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
         with self._changed:
-            if self._closing.is_set() or self._bytes + len(packed) > WAITING_BYTES:
+            if self._closing.is_set() or self._bytes + len(packed) > MAX_QUEUED_BYTES:
                 self.on_dropped(1)
                 return
             self._waiting.append(packed)
             self._bytes += len(packed)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._store, name="traces", daemon=True)
+                self._thread = threading.Thread(target=self._store_batches, name="traces", daemon=True)
                 self._thread.start()
             self._changed.notify()
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
         """Return the number of traces that are not stored yet."""
         return len(self._waiting)
 
-    def close(self, seconds: float = CLOSE_S) -> None:
+    def close(self, seconds: float = CLOSE_TIMEOUT_S) -> None:
         """Store the waiting traces for about that many seconds, and drop those that remain."""
         with self._changed:
             self._closing.set()
@@ -89,32 +89,32 @@ class TraceWriter:
 
     # ── the thread ───────────────────────────────────────────────────────────
 
-    def _store(self) -> None:
-        while not self._abandoned.is_set() and (batch := self._next()):
+    def _store_batches(self) -> None:
+        while not self._abandoned.is_set() and (batch := self._take_batch()):
             try:
-                stored = self._sent(batch)
+                stored = self._send_batch(batch)
             except (OSError, EOFError, pickle.UnpicklingError) as error:
                 self._stop(kill=True)
                 self._drop(len(batch), f"the process that stores them ended ({type(error).__name__})")
-                self._closing.wait(AGAIN_S)
+                self._closing.wait(RESTART_DELAY_S)
                 continue
             if stored:
                 self.on_stored(stored)
             if stored < len(batch):
                 self._drop(len(batch) - stored, "MLflow's store did not take them")
 
-    def _next(self) -> list[bytes]:
+    def _take_batch(self) -> list[bytes]:
         """Return the next batch; empty when all is stored and the writer closes."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
-        if len(self._waiting) < BATCH:
-            self._closing.wait(LINGER_S)
+        if len(self._waiting) < BATCH_SIZE:
+            self._closing.wait(BATCH_WAIT_S)
         with self._changed:
-            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(BATCH_SIZE, len(self._waiting)))]
             self._bytes -= sum(map(len, batch))
             return batch
 
-    def _sent(self, batch: list[bytes]) -> int:
+    def _send_batch(self, batch: list[bytes]) -> int:
         if self._process is None:
             # A separate session: Ctrl-C ends the server, and this process first stores the waiting traces.
             self._process = subprocess.Popen(
@@ -135,7 +135,7 @@ class TraceWriter:
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
         try:
-            process.wait(CLOSE_S)
+            process.wait(CLOSE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -148,28 +148,28 @@ class TraceWriter:
 # ── the other process ────────────────────────────────────────────────────────
 
 
-def main(root: Path, experiment_id: str, source: BinaryIO, replies: BinaryIO) -> None:
+def store_batches(root: Path, experiment_id: str, requests: BinaryIO, replies: BinaryIO) -> None:
     """Store batches of traces until the server closes the pipe or ends."""
     from ops.core.workspace import Workspace
-    from ops.release.mlflow_store import connected
+    from ops.release.mlflow_store import connect
 
     workspace = Workspace(root)
-    with connected(workspace):
+    with connect(workspace):
         while True:
             try:
-                batch: list[bytes] = pickle.load(source)
+                batch: list[bytes] = pickle.load(requests)
             except EOFError:
                 return
-            stored = _stored(workspace.mlflow_uri, experiment_id, batch)
+            stored = _store_batch(workspace.mlflow_uri, experiment_id, batch)
             pickle.dump(stored, replies)
             replies.flush()
 
 
-def _stored(uri: str, experiment_id: str, batch: list[bytes]) -> int:
-    traces: list[TreeWithTags] = []
+def _store_batch(uri: str, experiment_id: str, batch: list[bytes]) -> int:
+    traces: list[TaggedTrace] = []
     for packed in batch:
         try:
-            traces.append(of_request(pickle.loads(packed)))
+            traces.append(build_request_trace(pickle.loads(packed)))
         except Exception:  # one record that cannot be converted does not affect the others
             log.exception("a request has no trace")
     try:
@@ -187,4 +187,4 @@ if __name__ == "__main__":
     logging.basicConfig(format="%(levelname)s %(message)s")
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of libraries must not mix with the replies
-    main(Path(sys.argv[1]), sys.argv[2], sys.stdin.buffer, replies)
+    store_batches(Path(sys.argv[1]), sys.argv[2], sys.stdin.buffer, replies)

@@ -1,7 +1,7 @@
 """MLflow traces of requests and workflows: trees of spans with times, tokens and USD.
 
 A `SpanTree` is built from recorded facts. It is then stored in a batch (`store_traces`), or attached to a trace that
-MLflow has open in this process (`attach`).
+MLflow has open in this process (`attach_to_span`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TRACE, _TYPE, _INPUTS, _OUTPUTS = (
 _TAG = "mlflow.traceTag."
 _NAME = "mlflow.traceName"
 """MLflow's own attributes (mlflow.tracing.constant), which its UI sums and shows as columns."""
-_SHORT_S = 0.001
+_MIN_SPAN_S = 0.001
 """A wait of fewer seconds gets no span."""
 
 
@@ -50,16 +50,16 @@ class SpanTree:
     name: str
     kind: str
     """The type of the span, one of mlflow.entities.SpanType."""
-    began: float
+    started: float
     ended: float
-    ok: bool = True
+    succeeded: bool = True
     inputs: Any = None
     outputs: Any = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    below: list[SpanTree] = field(default_factory=list)
+    children: list[SpanTree] = field(default_factory=list)
 
 
-class TreeWithTags(NamedTuple):
+class TaggedTrace(NamedTuple):
     """A trace that is to be stored: its tree of spans and its tags."""
 
     root: SpanTree
@@ -69,7 +69,7 @@ class TreeWithTags(NamedTuple):
 # ── storing ──────────────────────────────────────────────────────────────────
 
 
-def store_traces(uri: str, experiment_id: str, traces: Sequence[TreeWithTags]) -> list[str]:
+def store_traces(uri: str, experiment_id: str, traces: Sequence[TaggedTrace]) -> list[str]:
     """Write the traces in one transaction, or in one request to a server, and return their ids. Raises MLflow's errors.
 
     MLflow's own exporter writes each span separately, which takes seven times the work, and drops spans beyond its
@@ -100,18 +100,18 @@ def _spans(tree: SpanTree, trace_id: str, parent: str, tags: Mapping[str, str]) 
             "span_id": span_id,
             "parent_span_id": parent,
             "name": tree.name,
-            "start_time_unix_nano": _ns(tree.began),
-            "end_time_unix_nano": _ns(max(tree.began, tree.ended)),
-            "status": {"code": "OK" if tree.ok else "ERROR", "message": ""},
+            "start_time_unix_nano": _to_nanoseconds(tree.started),
+            "end_time_unix_nano": _to_nanoseconds(max(tree.started, tree.ended)),
+            "status": {"code": "OK" if tree.succeeded else "ERROR", "message": ""},
             "events": [],
             "attributes": {name: _as_json(value) for name, value in attributes.items()},
         }
     )
-    for each in tree.below:
+    for each in tree.children:
         yield from _spans(each, trace_id, span_id, {})
 
 
-def attach(tree: SpanTree, parent: LiveSpan) -> None:
+def attach_to_span(tree: SpanTree, parent: LiveSpan) -> None:
     """Add the tree below a span that MLflow has open. MLflow stores it with the trace of that span."""
     import mlflow
 
@@ -121,11 +121,15 @@ def attach(tree: SpanTree, parent: LiveSpan) -> None:
         parent_span=parent,
         inputs=tree.inputs,
         attributes=dict(tree.attributes),
-        start_time_ns=_ns(tree.began),
+        start_time_ns=_to_nanoseconds(tree.started),
     )
-    for each in tree.below:
-        attach(each, span)
-    span.end(outputs=tree.outputs, status="OK" if tree.ok else "ERROR", end_time_ns=_ns(max(tree.began, tree.ended)))
+    for each in tree.children:
+        attach_to_span(each, span)
+    span.end(
+        outputs=tree.outputs,
+        status="OK" if tree.succeeded else "ERROR",
+        end_time_ns=_to_nanoseconds(max(tree.started, tree.ended)),
+    )
 
 
 def _as_json(value: Any) -> str:
@@ -133,14 +137,14 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace").decode("utf-8")
 
 
-def _ns(seconds: float) -> int:
+def _to_nanoseconds(seconds: float) -> int:
     return int(seconds * 1e9)
 
 
 # ── what a trace shows ───────────────────────────────────────────────────────
 
 
-def of_request(record: RequestRecord) -> TreeWithTags:
+def build_request_trace(record: RequestRecord) -> TaggedTrace:
     """Build the trace of a served request: its time in the queue, each completion of the Conductor, and each executed
     workflow."""
     answer = record.answer
@@ -149,37 +153,44 @@ def of_request(record: RequestRecord) -> TreeWithTags:
         "AGENT",
         record.arrived,
         record.ended,
-        ok=answer.text is not None,
+        succeeded=answer.text is not None,
         inputs={"question": answer.problem.question} if record.texts else None,
         outputs={"answer": answer.text} if record.texts and answer.text is not None else None,
-        attributes=answer.account(texts=False),
-        below=_below(answer, record.texts),
+        attributes=answer.as_account(texts=False),
+        children=_answer_spans(answer, record.texts),
     )
-    return TreeWithTags(root, {"request": record.request, "version": answer.version, "status": answer.status})
+    return TaggedTrace(root, {"request": record.request_id, "version": answer.version, "status": answer.status})
 
 
-def of_answer(answer: Answer, ended: float) -> SpanTree:
+def build_answer_tree(answer: Answer, ended: float) -> SpanTree:
     """Build the tree of an answer, for the trace that MLflow has open for the request."""
-    return SpanTree("conductor", "AGENT", answer.began, ended, ok=answer.text is not None, below=_below(answer, True))
+    return SpanTree(
+        "conductor",
+        "AGENT",
+        answer.began,
+        ended,
+        succeeded=answer.text is not None,
+        children=_answer_spans(answer, True),
+    )
 
 
-def of_execution(run: QuestionTrace, name: str, *, texts: bool = True) -> SpanTree:
+def build_execution_tree(run: QuestionTrace, name: str, *, texts: bool = True) -> SpanTree:
     """Build the tree of the execution of one question.
 
     With `texts` false, for a confidential benchmark, the tree contains no question, subtask, response or error message.
     A step that was not run is a span of length 0, so that the tree shows the whole workflow. If the Conductor was
     allowed several rounds, each round is a span.
     """
-    began, ended = _times(run.executions)
+    began, ended = _start_and_end(run.executions)
     below = [
         SpanTree(
             f"round {number}",
             "CHAIN",
-            *_times([each]),
-            ok=each.status == "answered",
-            outputs=_answer(each, texts),
+            *_start_and_end([each]),
+            succeeded=each.status == "answered",
+            outputs=_answer_output(each, texts),
             attributes=_workflow_totals(each),
-            below=_steps(each, texts),
+            children=_step_spans(each, texts),
         )
         for number, each in enumerate(run.executions, start=1)
     ]
@@ -188,75 +199,75 @@ def of_execution(run: QuestionTrace, name: str, *, texts: bool = True) -> SpanTr
         "WORKFLOW",
         began,
         ended,
-        ok=run.answer is not None,
+        succeeded=run.answer is not None,
         inputs={"question": run.executions[0].question} if texts and run.executions else None,
-        outputs=_answer(run, texts),
-        attributes=_totals(run),
-        below=below if run.stop_reason else [span for each in below for span in each.below],
+        outputs=_answer_output(run, texts),
+        attributes=_execution_totals(run),
+        children=below if run.stop_reason else [span for each in below for span in each.children],
     )
 
 
-def _below(answer: Answer, texts: bool) -> list[SpanTree]:
+def _answer_spans(answer: Answer, texts: bool) -> list[SpanTree]:
     parts: list[SpanTree] = []
-    if answer.waited_s > _SHORT_S:
+    if answer.waited_s > _MIN_SPAN_S:
         parts.append(SpanTree("waiting for a place", "TASK", answer.began, answer.began + answer.waited_s))
-    for number, draft in enumerate(answer.drafts, start=1):
-        parts += _written(draft, "Conductor" if number == 1 else f"Conductor ({number})", texts)
-    return parts + [of_execution(run, "workflow", texts=texts) for run in answer.runs]
+    for number, draft in enumerate(answer.completions, start=1):
+        parts += _completion_spans(draft, "Conductor" if number == 1 else f"Conductor ({number})", texts)
+    return parts + [build_execution_tree(run, "workflow", texts=texts) for run in answer.runs]
 
 
-def _written(draft: TimedCompletion, name: str, texts: bool) -> Iterator[SpanTree]:
-    if draft.began - draft.asked > _SHORT_S:
-        yield SpanTree("waiting for the Conductor", "TASK", draft.asked, draft.began)
+def _completion_spans(draft: TimedCompletion, name: str, texts: bool) -> Iterator[SpanTree]:
+    if draft.started - draft.requested > _MIN_SPAN_S:
+        yield SpanTree("waiting for the Conductor", "TASK", draft.requested, draft.started)
     written = draft.completion
     yield SpanTree(
         name,
         "CHAT_MODEL",
-        draft.began,
+        draft.started,
         draft.ended,
-        ok=written is not None,
+        succeeded=written is not None,
         inputs={"messages": list(draft.messages)} if texts else None,
-        outputs=_said(written.text) if texts and written is not None else None,
+        outputs=_chat_output(written.text) if texts and written is not None else None,
         # Without a model name, because MLflow would look up its price and load LiteLLM for it.
         attributes=({"error": draft.error} if texts and draft.error else {})
-        | ({} if written is None else {_USAGE: _usage(written.prompt_tokens, written.tokens)})
-        | ({} if written is None or written.response is None else _price(written.worker, written.response)),
+        | ({} if written is None else {_USAGE: _token_usage(written.prompt_tokens, written.tokens)})
+        | ({} if written is None or written.response is None else _cost_attributes(written.worker, written.response)),
     )
 
 
-def _steps(trace: WorkflowTrace, texts: bool) -> list[SpanTree]:
-    return [_step(trace, step, texts) for step in trace.steps]
+def _step_spans(trace: WorkflowTrace, texts: bool) -> list[SpanTree]:
+    return [_step_span(trace, step, texts) for step in trace.steps]
 
 
-def _step(trace: WorkflowTrace, step: StepTrace, texts: bool) -> SpanTree:
+def _step_span(trace: WorkflowTrace, step: StepTrace, texts: bool) -> SpanTree:
     is_call = step.key != ""
     return SpanTree(
         f"{step.index + 1} · {step.worker}" + ("" if is_call else f" ({step.status.replace('_', ' ')})"),
         "CHAT_MODEL" if is_call else "TASK",
         trace.started_at + step.started_s,
         trace.started_at + step.ended_s,
-        ok=step.status in ("ok", "pruned"),
+        succeeded=step.status in ("ok", "pruned"),
         inputs={"messages": rebuild_messages(trace, step.index)} if texts and is_call else None,
-        outputs=_said(step.response.text) if texts and step.status == "ok" else None,
-        attributes=_attributes(step, texts),
+        outputs=_chat_output(step.response.text) if texts and step.status == "ok" else None,
+        attributes=_step_attributes(step, texts),
     )
 
 
-def _attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
+def _step_attributes(step: StepTrace, texts: bool) -> dict[str, Any]:
     attributes: dict[str, Any] = step.to_dict(include_texts=texts) | {"step": step.index + 1}
     for name in ("response", "index"):
         attributes.pop(name, None)
     if step.is_paid:
-        attributes[_USAGE] = _usage(step.response.prompt_tokens, step.response.completion_tokens)
-        attributes |= _price(step.worker, step.response)
+        attributes[_USAGE] = _token_usage(step.response.prompt_tokens, step.response.completion_tokens)
+        attributes |= _cost_attributes(step.worker, step.response)
     return attributes
 
 
-def _price(worker: str, response: Response) -> dict[str, Any]:
+def _cost_attributes(worker: str, response: Response) -> dict[str, Any]:
     return {_COST: {"total_cost": response.cost_usd}, _MODEL: worker}
 
 
-def _totals(run: QuestionTrace) -> dict[str, Any]:
+def _execution_totals(run: QuestionTrace) -> dict[str, Any]:
     if not run.stop_reason:
         return _workflow_totals(run.executions[0])
     return _shared_totals(run) | {"stop": run.stop_reason, "rounds": len(run.rounds)}
@@ -279,19 +290,19 @@ def _shared_totals(run: QuestionTrace | WorkflowTrace) -> dict[str, Any]:
     return {"calls": run.calls, "tokens": run.tokens, "cost_usd": run.cost_usd, "critical_path_s": run.latency_s}
 
 
-def _usage(prompt: int, completion: int) -> dict[str, int]:
+def _token_usage(prompt: int, completion: int) -> dict[str, int]:
     return {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _said(text: str) -> dict[str, Any]:
+def _chat_output(text: str) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
-def _answer(run: WorkflowTrace | QuestionTrace, texts: bool) -> dict[str, str] | None:
+def _answer_output(run: WorkflowTrace | QuestionTrace, texts: bool) -> dict[str, str] | None:
     return {"answer": run.answer} if texts and run.answer is not None else None
 
 
-def _times(traces: Sequence[WorkflowTrace]) -> tuple[float, float]:
+def _start_and_end(traces: Sequence[WorkflowTrace]) -> tuple[float, float]:
     if not traces:
         return 0.0, 0.0
     return traces[0].started_at, max(trace.started_at + trace.wall_s for trace in traces)
@@ -304,16 +315,16 @@ class TraceSample:
     """Collects the first executions of every benchmark during an evaluation, up to a fixed number each, and stores them
     at its end."""
 
-    def __init__(self, each: int) -> None:
-        self._each = each
+    def __init__(self, per_benchmark: int) -> None:
+        self._per_benchmark = per_benchmark
         self._kept: list[tuple[OutcomeRow, QuestionTrace]] = []
-        self._seen: Counter[str] = Counter()
+        self._recorded: Counter[str] = Counter()
 
-    def take(self, rows: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
+    def record(self, rows: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
         """Receive executed questions and their traces from the evaluation."""
         for row, trace in zip(rows, traces, strict=True):
-            if trace.executions and self._seen[row.benchmark] < self._each:
-                self._seen[row.benchmark] += 1
+            if trace.executions and self._recorded[row.benchmark] < self._per_benchmark:
+                self._recorded[row.benchmark] += 1
                 self._kept.append((row, trace))
 
     def export(self, workspace: Workspace, system: str) -> list[str]:
@@ -335,12 +346,12 @@ class TraceSample:
             return []
 
     def _export(self, workspace: Workspace, system: str) -> list[str]:
-        from ops.release.mlflow_store import connected, experiment
+        from ops.release.mlflow_store import connect, get_or_create_experiment
 
-        with connected(workspace) as client:
+        with connect(workspace) as client:
             traces = [
-                TreeWithTags(
-                    of_execution(trace, row.problem_key, texts=not is_confidential(row.benchmark)),
+                TaggedTrace(
+                    build_execution_tree(trace, row.problem_key, texts=not is_confidential(row.benchmark)),
                     {
                         "benchmark": row.benchmark,
                         "problem": row.problem_key,
@@ -352,4 +363,4 @@ class TraceSample:
                 )
                 for row, trace in self._kept
             ]
-            return store_traces(workspace.mlflow_uri, experiment(client, workspace), traces)
+            return store_traces(workspace.mlflow_uri, get_or_create_experiment(client, workspace), traces)

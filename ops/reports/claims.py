@@ -42,21 +42,27 @@ class Claim(NamedTuple):
         return f"{self.ours.usd / self.theirs.usd:.2f} ×" if self.theirs.usd else "–"
 
 
-def opponents(evidence: Evidence) -> list[System]:
+def list_opponents(evidence: Evidence) -> list[System]:
     """Return the systems against which claims are made: the best worker, the cold start and every baseline."""
     best = evidence.systems.get(evidence.best_worker)
-    return [*([best] if best else []), *evidence.of_kind("cold start", "baseline")]
+    return [*([best] if best else []), *evidence.list_systems("cold start", "baseline")]
 
 
-def claims(evidence: Evidence) -> list[Claim]:
+def test_claims(evidence: Evidence) -> list[Claim]:
     """Test all claims on all groups of benchmarks, in-domain first, as one family; empty without a Conductor."""
-    ours = evidence.ours
+    ours = evidence.conductor
     if ours is None:
         return []
     made = [
-        Claim(evidence.systems[row.system], group, row, ours.price(over), evidence.systems[row.system].price(over))
+        Claim(
+            evidence.systems[row.system],
+            group,
+            row,
+            ours.mean_usage(over),
+            evidence.systems[row.system].mean_usage(over),
+        )
         for group, over in evidence.groups.items()
-        for row in compared(ours, opponents(evidence), over)
+        for row in contrast_systems(ours, list_opponents(evidence), over)
         if row.benchmark == OVERALL
     ]
     adjusted: Iterable[float] = adjust_holm([claim.contrast.p_value for claim in made]) if made else ()
@@ -66,7 +72,7 @@ def claims(evidence: Evidence) -> list[Claim]:
     ]
 
 
-def compared(ours: System, others: Sequence[System], over: Sequence[str]) -> list[Contrast]:
+def contrast_systems(ours: System, others: Sequence[System], over: Sequence[str]) -> list[Contrast]:
     """Return the contrasts (`ops.results.statistics.contrasts`) of `ours` with each of `others` on the benchmarks
     `over`."""
     parts = {

@@ -16,7 +16,7 @@ from ops.results.table import Rows, to_table
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
-RANDOM = "random_worker"
+RANDOM_WORKER = "random_worker"
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class System:
     kind: Kind
     accuracies: Mapping[str, Mapping[str, float]]
     """The accuracy of each question, averaged over repeats, in [0, 1]: benchmark → question → accuracy."""
-    spent: Mapping[str, AnswerCost]
+    usage: Mapping[str, AnswerCost]
     """The mean usage per question, by benchmark."""
     unscorable: int = 0
     """The number of answers that could not be scored. They are left out of every average."""
     source: str = ""
-    differs: str = ""
+    difference: str = ""
     """How a baseline differs from its authors' version; empty if it is not a baseline or does not differ."""
 
     @classmethod
-    def of(cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = "") -> Self:
+    def from_rows(cls, name: str, title: str, kind: Kind, rows: Rows, source: str = "", differs: str = "") -> Self:
         """Summarise the system's rows on all benchmarks."""
         rows = to_table(rows)
         summaries, accuracies = summarize(rows), accuracy_by_question(rows)
@@ -45,20 +45,20 @@ class System:
         unscorable = sum(each.unscorable for each in summaries.values())
         return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
 
-    def accuracy(self, over: Iterable[str]) -> MeanEstimate:
+    def mean_accuracy(self, over: Iterable[str]) -> MeanEstimate:
         """Return the unweighted mean of the accuracies on the scored benchmarks of `over`, with its standard error and
         95 % interval."""
         return average_estimates(
-            [estimate_accuracy(list(self.accuracies[name].values())) for name in over if name in self.spent]
+            [estimate_accuracy(list(self.accuracies[name].values())) for name in over if name in self.usage]
         )
 
-    def price(self, over: Iterable[str]) -> AnswerCost:
+    def mean_usage(self, over: Iterable[str]) -> AnswerCost:
         """Return the unweighted mean of the usage per question over the scored benchmarks of `over`; NaN if there are
         none."""
-        return AnswerCost.mean([self.spent[name] for name in over if name in self.spent])
+        return AnswerCost.mean([self.usage[name] for name in over if name in self.usage])
 
 
-def drawn_at_random(workers: Sequence[System]) -> System:
+def make_random_worker(workers: Sequence[System]) -> System:
     """Return the system that draws a worker at random for every question. It is computed as an expectation and not
     sampled."""
     accuracies: dict[str, dict[str, float]] = {}
@@ -66,11 +66,11 @@ def drawn_at_random(workers: Sequence[System]) -> System:
         answered = [worker.accuracies[benchmark] for worker in workers if benchmark in worker.accuracies]
         questions = dict.fromkeys(question for own in answered for question in own)
         accuracies[benchmark] = {name: fmean(own[name] for own in answered if name in own) for name in questions}
-    prices = {benchmark: [each.spent[benchmark] for each in workers if benchmark in each.spent]
+    prices = {benchmark: [each.usage[benchmark] for each in workers if benchmark in each.usage]
               for benchmark in accuracies}  # fmt: skip
     # A draw among workers has another percentile than the mean of theirs.
     spent = {benchmark: AnswerCost.mean(own)._replace(latency_p95_s=float("nan")) for benchmark, own in prices.items()}
-    return System(RANDOM, "random worker", "baseline", accuracies, spent, source="expected value, computed")
+    return System(RANDOM_WORKER, "random worker", "baseline", accuracies, spent, source="expected value, computed")
 
 
 class Experiment(NamedTuple):
@@ -80,10 +80,10 @@ class Experiment(NamedTuple):
     changes: str
     """One sentence on what the experiment changed or examined."""
     table: TableData
-    said: str = ""
+    summary: str = ""
 
 
-class About(NamedTuple):
+class RunInfo(NamedTuple):
     """The run behind the evidence: its recipe, seed, policy and pool."""
 
     recipe: str
@@ -92,13 +92,13 @@ class About(NamedTuple):
     """The policy's key."""
     pool: str
     repeats: int = 1
-    synthetic: bool = False
+    is_synthetic: bool = False
     """Whether a benchmark of the run is generated, so that its figures cannot be compared with the paper's."""
-    as_paper: bool = False
+    has_paper_setting: bool = False
     """Whether recipe and pool are the paper's, so that its figures can be compared."""
 
     @property
-    def argument(self) -> str:
+    def command_arguments(self) -> str:
         """Return the arguments that select this run on the command line."""
         return f"{self.recipe} --seed {self.seed}"
 
@@ -107,35 +107,35 @@ class About(NamedTuple):
 class Evidence:
     """All stored results of one policy."""
 
-    about: About
+    run: RunInfo
     systems: Mapping[str, System]
     """The systems by name, the Conductor first."""
-    conductor: Rows = ()
+    conductor_rows: Rows = ()
     best_worker: str = ""
     """The name of the worker that is best on the training mix. It is chosen without the test questions."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The rows of the training curve of each training stage."""
-    answers: Mapping[str, Mapping[str, Sequence[Sequence[float]]]] = field(default_factory=dict)
+    worker_scores: Mapping[str, Mapping[str, Sequence[Sequence[float]]]] = field(default_factory=dict)
     """The scores of all workers in [0, 1], or NaN where unknown: benchmark → question → worker → repeat. The oracle
     chooses among them."""
     experiments: Mapping[str, Experiment] = field(default_factory=dict)
     """The experiments that were run on this policy, by name."""
-    retrained: Sequence[str] = ()
+    training_experiments: Sequence[str] = ()
     """The experiments that each train another policy. The report does not contain their tables."""
-    absent: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     """The inputs that could not be read, each with the reason."""
 
     @cached_property
-    def workflows(self) -> dict[str, Summary]:
+    def workflow_summaries(self) -> dict[str, Summary]:
         """Return a summary of the Conductor's rows for each benchmark."""
-        return summarize(self.conductor)
+        return summarize(self.conductor_rows)
 
     @cached_property
     def benchmarks(self) -> list[str]:
         """Return the benchmarks with scores of any system: training benchmarks first, then the others, in the order of
         the registry."""
         known = (*training_benchmarks(), *ood_benchmarks())
-        seen = {name for system in self.systems.values() for name in system.spent}
+        seen = {name for system in self.systems.values() for name in system.usage}
         return [name for name in known if name in seen]
 
     @cached_property
@@ -146,30 +146,30 @@ class Evidence:
         return {group: names for group, names in made.items() if names}
 
     @property
-    def ours(self) -> System | None:
+    def conductor(self) -> System | None:
         """Return the Conductor, or None if it was not scored."""
         return self.systems.get("conductor")
 
-    def of_kind(self, *kinds: Kind) -> list[System]:
+    def list_systems(self, *kinds: Kind) -> list[System]:
         """Return the systems of these kinds, in order."""
         return [system for system in self.systems.values() if system.kind in kinds]
 
     @property
     def opponents(self) -> list[System]:
         """Return the alternatives to the Conductor: workers and baselines, without the policy's own cold start."""
-        return self.of_kind("worker", "baseline")
+        return self.list_systems("worker", "baseline")
 
     @property
-    def questions(self) -> int:
+    def question_count(self) -> int:
         """Return the number of questions on all benchmarks."""
         own = next(iter(self.systems.values()), None)
         return sum(map(len, own.accuracies.values())) if own else 0
 
     @property
-    def n(self) -> str:
+    def sample_description(self) -> str:
         """Return a description of the sample: questions, benchmarks, answers per question, and answers that were left
         out."""
-        repeats = "one answer each" if self.about.repeats == 1 else f"{self.about.repeats} answers each"
+        repeats = "one answer each" if self.run.repeats == 1 else f"{self.run.repeats} answers each"
         left = sum(system.unscorable for system in self.systems.values())
         note = f"; {left} answers of unreachable workers left out" if left else ""
-        return f"{self.questions:,} questions of {len(self.benchmarks)} benchmarks, {repeats}{note}"
+        return f"{self.question_count:,} questions of {len(self.benchmarks)} benchmarks, {repeats}{note}"

@@ -17,17 +17,17 @@ from ops.evaluation.stored import COLD_START, CONDUCTOR
 from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import find_best_worker
-from ops.reports.evidence import About, Evidence, Experiment, System, drawn_at_random
+from ops.reports.evidence import Evidence, Experiment, RunInfo, System, make_random_worker
 from ops.results.summary import grades_by_repeat
 from ops.results.table import Rows
 from ops.training.run.training_run import read_curve
 
-WORKER = "worker "
+WORKER_PREFIX = "worker "
 """The prefix of the name of a single worker as a system (`ops.evaluation.comparison`)."""
-Answers = dict[str, dict[str, list[list[float]]]]
+WorkerScores = dict[str, dict[str, list[list[float]]]]
 
 
-def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
+def gather_evidence(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidence:
     """Gather the evidence about the policy of the last run in `runs` (training stage → folder), or about `base_policy`
     if nothing was trained.
 
@@ -35,29 +35,29 @@ def gather(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> Evidenc
     them.
     """
     policy = StudyInputs(setup, runs, base_policy).last_policy
-    rows, absent = _readable(setup, policy, base_policy)
-    systems = {name: _system(name, own) for name, own in rows.items()}
+    rows, absent = _load_scores(setup, policy, base_policy)
+    systems = {name: _make_system(name, own) for name, own in rows.items()}
     workers = [system for system in systems.values() if system.kind == "worker"]
     every = len(workers) == len(setup.pool.names)  # the random worker and the oracle require all workers
     if workers and every:
-        random = drawn_at_random(workers)
+        random = make_random_worker(workers)
         systems[random.name] = random
     return Evidence(
-        about=about(setup, runs, base_policy),
+        run=describe_run(setup, runs, base_policy),
         systems=systems,
-        conductor=rows.get(CONDUCTOR, ()),
-        best_worker=_best_worker(setup) if workers else "",
+        conductor_rows=rows.get(CONDUCTOR, ()),
+        best_worker=_find_best_worker(setup) if workers else "",
         curves={stage: read_curve(folder) for stage, folder in runs.items()},
-        answers=_answers(rows) if every else {},
-        experiments=_experiments(setup, runs, base_policy),
-        retrained=tuple(
+        worker_scores=_collect_worker_scores(rows) if every else {},
+        experiments=_load_experiments(setup, runs, base_policy),
+        training_experiments=tuple(
             name for name, entry in load_studies(setup.workspace.config).studies.items() if entry.trains_policies
         ),
-        absent=absent,
+        unreadable=absent,
     )
 
 
-def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, Rows], dict[str, str]]:
+def _load_scores(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, Rows], dict[str, str]]:
     rows: dict[str, Rows] = {}
     absent: dict[str, str] = {}
     for name, read in list_row_sources(setup, policy, base_policy).items():
@@ -68,34 +68,34 @@ def _readable(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[str, 
     return rows, absent
 
 
-def about(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> About:
-    """Return which run's evidence `gather` gathers."""
+def describe_run(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> RunInfo:
+    """Return which run's evidence `gather_evidence` gathers."""
     recipe, policy = setup.recipe, StudyInputs(setup, runs, base_policy).last_policy
     synthetic = any(source.source == "embedded" for source in recipe.benchmarks.values())
-    return About(
+    return RunInfo(
         recipe=recipe.name,
         seed=recipe.seed,
         policy=policy_key(policy) if policy.is_dir() else "",
         pool=setup.pool.name,
         repeats=recipe.evaluation.repeats,
-        synthetic=synthetic,
-        as_paper=not synthetic and recipe.policy_name == "paper" and setup.pool.name == "paper",
+        is_synthetic=synthetic,
+        has_paper_setting=not synthetic and recipe.policy_name == "paper" and setup.pool.name == "paper",
     )
 
 
-def _system(name: str, rows: Rows) -> System:
+def _make_system(name: str, rows: Rows) -> System:
     if name == CONDUCTOR:
-        return System.of(name, "Conductor", "Conductor", rows)
+        return System.from_rows(name, "Conductor", "Conductor", rows)
     if name == COLD_START:
-        return System.of(name, "cold start", "cold start", rows)
-    if name.startswith(WORKER):
-        return System.of(name, name, "worker", rows)
+        return System.from_rows(name, "cold start", "cold start", rows)
+    if name.startswith(WORKER_PREFIX):
+        return System.from_rows(name, name, "worker", rows)
     entry = BASELINES[name]
     source, differs = (entry.source, entry.differences) if isinstance(entry, WorkflowBaseline) else ("", "")
-    return System.of(name, entry.title, "baseline", rows, source, differs)
+    return System.from_rows(name, entry.title, "baseline", rows, source, differs)
 
 
-def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
+def _load_experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> dict[str, Experiment]:
     """Experiments that were run on these policies, by name; those of config/studies.yaml that train nothing, too."""
     lab, made = StudyInputs(setup, runs, base_policy), dict[str, Experiment]()
     own = {
@@ -115,19 +115,19 @@ def _experiments(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -> d
     return made
 
 
-def _best_worker(setup: Setup) -> str:
+def _find_best_worker(setup: Setup) -> str:
     trained = [
         row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names
     ]
-    return WORKER + find_best_worker(trained).worker if trained else ""
+    return WORKER_PREFIX + find_best_worker(trained).worker if trained else ""
 
 
-def _answers(rows: RowsBySystem) -> Answers:
+def _collect_worker_scores(rows: RowsBySystem) -> WorkerScores:
     """Scores of every worker on every repeat of every question."""
-    grades = {name: grades_by_repeat(own) for name, own in rows.items() if name.startswith(WORKER)}
+    grades = {name: grades_by_repeat(own) for name, own in rows.items() if name.startswith(WORKER_PREFIX)}
     repeats = max((len(own) for each in grades.values() for own in each.values()), default=1)
     unknown = [float("nan")] * repeats
-    found: Answers = {}
+    found: WorkerScores = {}
     for benchmark, question in dict.fromkeys(key for own in grades.values() for key in own):
         given = [own.get((benchmark, question), []) for own in grades.values()]
         found.setdefault(benchmark, {})[question] = [[*own, *unknown[len(own) :]] for own in given]

@@ -17,60 +17,60 @@ from ops.core.charts import NARROW_IN, WIDE_IN, Chart, render_png, render_svg
 from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Exhibit, Made, Shown, Table, label, report_file
-from ops.reports.summary import Released, facts, sentences
+from ops.reports.exhibit import Exhibit, ExhibitContent, MadeExhibit, Table, report_file, synthetic_label
+from ops.reports.summary import ReleaseInfo, list_facts, write_sentences
 
 
-def page(evidence: Evidence, made: Sequence[Made], known: Released) -> str:
+def render_page(evidence: Evidence, exhibits: Sequence[MadeExhibit], release: ReleaseInfo) -> str:
     """Return the whole document. Its first screen shows the version, the gate's decision and the result."""
-    about = evidence.about
-    return rendered(
-        "report.html", title=f"Podium report: {about.recipe}, seed {about.seed}", evidence=evidence, made=made,
-        label=label(about), release=facts(known), said=sentences(evidence),
+    about = evidence.run
+    return render_template(
+        "report.html", title=f"Podium report: {about.recipe}, seed {about.seed}", evidence=evidence, made=exhibits,
+        label=synthetic_label(about), release=list_facts(release), said=write_sentences(evidence),
     )  # fmt: skip
 
 
-def rendered(template: str, **values: Any) -> str:
+def render_template(template: str, **values: Any) -> str:
     """Fill a template. Every value is escaped as HTML."""
-    return _templates().get_template(template).render(values)
+    return _load_templates().get_template(template).render(values)
 
 
 @cache
-def _templates() -> Environment:
+def _load_templates() -> Environment:
     made = Environment(
         loader=PackageLoader("ops.reports"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    made.filters["marked_up"] = marked_up
-    made.globals |= {"svg": _svg, "widths": {"wide": WIDE_IN, "narrow": NARROW_IN}}
+    made.filters["marked_up"] = mark_up_code
+    made.globals |= {"svg": _chart_svg, "widths": {"wide": WIDE_IN, "narrow": NARROW_IN}}
     return made
 
 
-def marked_up(text: object) -> Markup:
+def mark_up_code(text: object) -> Markup:
     """Escape a text as HTML, with text between backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(str(text))))
 
 
-def _svg(chart: Chart, name: str, width: float, shown_label: str) -> Markup:
+def _chart_svg(chart: Chart, name: str, width: float, shown_label: str) -> Markup:
     return Markup(render_svg(chart, name, width=width, label=shown_label))
 
 
-def write_page(workspace: Workspace, evidence: Evidence, made: Sequence[Made], known: Released) -> Path:
+def write_page(workspace: Workspace, evidence: Evidence, exhibits: Sequence[MadeExhibit], release: ReleaseInfo) -> Path:
     """Write the page atomically to `report_file`, and return the file."""
-    file = report_file(workspace, evidence.about)
-    write_text(file, page(evidence, made, known))
+    file = report_file(workspace, evidence.run)
+    write_text(file, render_page(evidence, exhibits, release))
     return file
 
 
-def write_pictures(workspace: Workspace, evidence: Evidence, made: Sequence[Made]) -> list[Path]:
+def write_pictures(workspace: Workspace, evidence: Evidence, exhibits: Sequence[MadeExhibit]) -> list[Path]:
     """Write every chart as a PNG, and return the files."""
-    page = report_file(workspace, evidence.about)
+    page = report_file(workspace, evidence.run)
     files = []
-    for exhibit, shown in made:
-        for number, part in enumerate(shown.parts if isinstance(shown, Shown) else (), start=1):
+    for exhibit, shown in exhibits:
+        for number, part in enumerate(shown.parts if isinstance(shown, ExhibitContent) else (), start=1):
             if not isinstance(part, Table):
                 files.append(picture_file(page, exhibit, number))
-                write_bytes(files[-1], render_png(part, label(evidence.about)))
+                write_bytes(files[-1], render_png(part, synthetic_label(evidence.run)))
     return files
 
 
@@ -79,33 +79,35 @@ def picture_file(page: Path, exhibit: Exhibit, number: int) -> Path:
     return page.with_suffix("") / f"{exhibit.name}-{number}.png"
 
 
-def markdown(evidence: Evidence, made: Sequence[Made]) -> str:
+def format_markdown(evidence: Evidence, exhibits: Sequence[MadeExhibit]) -> str:
     """Return one section in Markdown for each exhibit, with its sample and its result."""
-    about = evidence.about
-    head = f"Recipe `{about.recipe}`, seed {about.seed}, policy `{about.policy}`, pool `{about.pool}`: {evidence.n}."
-    absent = [f"Not read: {name} ({why})." for name, why in evidence.absent.items()]
-    return "\n\n".join([head, *absent, *(_markdown_section(each, label(about)) for each in made)]) + "\n"
+    about = evidence.run
+    identity = f"Recipe `{about.recipe}`, seed {about.seed}, policy `{about.policy}`, pool `{about.pool}`"
+    head = f"{identity}: {evidence.sample_description}."
+    absent = [f"Not read: {name} ({why})." for name, why in evidence.unreadable.items()]
+    return "\n\n".join([head, *absent, *(_markdown_section(each, synthetic_label(about)) for each in exhibits)]) + "\n"
 
 
-def _markdown_section(made: Made, shown_label: str) -> str:
+def _markdown_section(made: MadeExhibit, shown_label: str) -> str:
     exhibit, shown = made
     title = f"## {exhibit.title}" + (f" ({shown_label})" if shown_label else "")
     if isinstance(shown, str):
-        return f"{title}\n\n{exhibit.shows}\n\n{_text(shown)}"
+        return f"{title}\n\n{exhibit.description}\n\n{_escape_markdown(shown)}"
     paper = f" In the paper: {exhibit.paper}." if exhibit.paper else ""
-    said = [f"**{_text(shown.said)}**"] if shown.said else []
+    said = [f"**{_escape_markdown(shown.summary)}**"] if shown.summary else []
     tables = [_markdown_table(part) for part in shown.parts if isinstance(part, Table)]
-    return "\n\n".join([title, f"{exhibit.shows} n: {shown.n}.{paper}", *said, *tables])
+    return "\n\n".join([title, f"{exhibit.description} n: {shown.sample_description}.{paper}", *said, *tables])
 
 
 def _markdown_table(table: Table) -> str:
     cells = format_markdown_table(
-        [_text(head) for head in table.head], [[_text(cell) for cell in row] for row in table.rows]
+        [_escape_markdown(head) for head in table.head],
+        [[_escape_markdown(cell) for cell in row] for row in table.rows],
     )
-    title = [f"*{_text(table.title)}*"] if table.title else []
-    return "\n\n".join([*title, cells, *([_text(table.note)] if table.note else [])])
+    title = [f"*{_escape_markdown(table.title)}*"] if table.title else []
+    return "\n\n".join([*title, cells, *([_escape_markdown(table.note)] if table.note else [])])
 
 
-def _text(text: object) -> str:
+def _escape_markdown(text: object) -> str:
     # Dollar signs would begin formulas, and angle brackets tags.
     return str(text).replace("\N{NO-BREAK SPACE}", " ").replace("<", "&lt;").replace("$", "\\$")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-ITS_OWN = "paper, its own setting"
+OTHER_SETTING = "paper, its own setting"
 """The head of a column with the paper's figures if this run uses another setting than the paper."""
 
 
-class Reported(NamedTuple):
+class ReportedMeans(NamedTuple):
     """Means over the four in-domain benchmarks, with workers that are constrained as in training."""
 
     accuracy: float
@@ -32,15 +32,15 @@ UNCONSTRAINED = {
 }  # fmt: skip
 """Accuracy of the Conductor with workers at their maximum settings: mean 77.27; best single worker 74.78."""
 BEST_WORKER = "best worker"
-SYSTEMS = {
-    "conductor": Reported(72.35, 1820, 0.0238),
-    BEST_WORKER: Reported(64.14),
-    "five_context": Reported(67.60),
-    "five_reflection": Reported(64.52),
-    "mixture_of_agents": Reported(62.13, 11203, 0.0486),
-    "mas_router": Reported(56.89, 4970, 0.0135),
-    "smoothie": Reported(56.48, 9909, 0.0393),
-    "router_dc": Reported(52.41, 840, 0.0056),
+REPORTED_SYSTEMS = {
+    "conductor": ReportedMeans(72.35, 1820, 0.0238),
+    BEST_WORKER: ReportedMeans(64.14),
+    "five_context": ReportedMeans(67.60),
+    "five_reflection": ReportedMeans(64.52),
+    "mixture_of_agents": ReportedMeans(62.13, 11203, 0.0486),
+    "mas_router": ReportedMeans(56.89, 4970, 0.0135),
+    "smoothie": ReportedMeans(56.48, 9909, 0.0393),
+    "router_dc": ReportedMeans(52.41, 840, 0.0056),
 }
 ABLATIONS = {
     "full": (89.33, 93.14, 42.63, 64.29),
@@ -51,10 +51,10 @@ ABLATIONS = {
     "few-shots mixed": (88.70, 92.62, 42.60, 61.43),
 }
 """The accuracy of each ablation on MATH500, MMLU, RLPR and LiveCodeBench."""
-STEPS = "a mean of 3 steps: 1 to 2 on MMLU, 3 to 4 on LiveCodeBench, without a penalty on length"
-ONE_WORKER = "all steps forced to one worker: OOD mean 69.81 against 72.89"
+REPORTED_STEPS = "a mean of 3 steps: 1 to 2 on MMLU, 3 to 4 on LiveCodeBench, without a penalty on length"
+REPORTED_ONE_WORKER = "all steps forced to one worker: OOD mean 69.81 against 72.89"
 
 
-def head(as_paper: bool) -> str:
+def column_head(has_paper_setting: bool) -> str:
     """Return the head of the column with the paper's figures."""
-    return "paper" if as_paper else ITS_OWN
+    return "paper" if has_paper_setting else OTHER_SETTING

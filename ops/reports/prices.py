@@ -12,7 +12,7 @@ Measure = Callable[[AnswerCost], float]
 """Reads the limited quantity per question from a usage: USD or calls."""
 
 
-def best_within(
+def find_best_within(
     systems: Sequence[System], over: Sequence[str], measure: Measure, limit: float = float("inf")
 ) -> System | None:
     """Return the most accurate system that needs at most `limit` per question (relative tolerance 1e-9); None if there
@@ -20,11 +20,11 @@ def best_within(
 
     The choice uses the same questions as the comparison, which favours the chosen system.
     """
-    able = [system for system in systems if measure(system.price(over)) <= limit * (1 + 1e-9)]
-    return max(able, key=lambda system: system.accuracy(over).mean, default=None)
+    able = [system for system in systems if measure(system.mean_usage(over)) <= limit * (1 + 1e-9)]
+    return max(able, key=lambda system: system.mean_accuracy(over).mean, default=None)
 
 
-def reached_by_mixing(offers: Sequence[PricedAccuracy], price: float) -> float:
+def compute_mixture_accuracy(offers: Sequence[PricedAccuracy], price: float) -> float:
     """Return the accuracy at a mean price of `price` if each question is sent to a randomly chosen offer.
 
     This is the upper concave hull of the offers and of an accuracy of zero at no cost. Above the highest price it is

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ops.core.charts import Chart, DotPlot, ErrorBar
-from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
+from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
 from ops.release.promotion import NO_CHAMPION, GateDecision
-from ops.reports.exhibit import Table, number
-from ops.reports.page import rendered
+from ops.reports.exhibit import Table, format_number
+from ops.reports.page import render_template
 from ops.spending.books import format_usd
 
 
-class Fate(NamedTuple):
+class VersionStatus(NamedTuple):
     """What happened to a version, according to its tags."""
 
     verdict: str
@@ -23,22 +23,22 @@ class Fate(NamedTuple):
     rolled_back: str = ""
 
 
-def verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, fate: Fate) -> str:
+def render_verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, status: VersionStatus) -> str:
     """Return the whole document. Without a dossier, which versions of an earlier checkout lack, it contains the checks
     only."""
-    return rendered(
+    return render_template(
         "verdict.html",
-        title=f"Conductor version {version}: {_outcome(fate)}",
-        warnings={"Promoted in spite of the gate by": fate.override, "Rolled back": fate.rolled_back},
-        checks=checks_table(decision),
+        title=f"Conductor version {version}: {_describe_outcome(status)}",
+        warnings={"Promoted in spite of the gate by": status.override, "Rolled back": status.rolled_back},
+        checks=make_checks_table(decision),
         dossier=dossier,
-        facts=_facts(dossier, decision) if dossier else {},
-        opponents=[(each, _shown(each, dossier.confidence)) for each in dossier.opponents] if dossier else [],
-        tested=[_versions(dossier), _questions(dossier), _gate(dossier.gate)] if dossier else [],
+        facts=_list_facts(dossier, decision) if dossier else {},
+        opponents=[(each, _opponent_parts(each, dossier.confidence)) for each in dossier.opponents] if dossier else [],
+        tested=[_versions_table(dossier), _questions_table(dossier), _gate_table(dossier.gate)] if dossier else [],
     )
 
 
-def checks_table(decision: GateDecision) -> Table:
+def make_checks_table(decision: GateDecision) -> Table:
     """Return a table of the gate's checks with their bounds. Failed checks are highlighted."""
     rows = [
         ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
@@ -49,13 +49,13 @@ def checks_table(decision: GateDecision) -> Table:
     return Table("", ("passed", "check", "value", "bound", "what it says"), rows, failed, note)
 
 
-def pairings_table(opponent: Opponent, confidence: float) -> Table:
+def make_comparison_table(opponent: Opponent, confidence: float) -> Table:
     """Return a table with one row per benchmark: both accuracies, their difference with its interval, and the questions
     that only one side solved."""
     rows = [
         (
-            pair.benchmark, pair.questions, _accuracy(pair.ours, pair.our_low, pair.our_high),
-            _accuracy(pair.theirs, pair.their_low, pair.their_high),
+            pair.benchmark, pair.questions, _format_accuracy(pair.ours, pair.our_low, pair.our_high),
+            _format_accuracy(pair.theirs, pair.their_low, pair.their_high),
             f"{100 * (pair.ours - pair.theirs):+.1f}", f"{100 * pair.low:+.1f} … {100 * pair.high:+.1f}",
             pair.gains, pair.losses,
         )
@@ -65,10 +65,10 @@ def pairings_table(opponent: Opponent, confidence: float) -> Table:
         "benchmark", "questions", "challenger % (95 % interval)", "opponent % (95 % interval)", "difference",
         f"{100 * confidence:.6g} % interval", "right alone: challenger", "right alone: opponent",
     )  # fmt: skip
-    return Table("Accuracy", head, rows, [place for place, row in enumerate(rows) if row[0] == MEAN])
+    return Table("Accuracy", head, rows, [place for place, row in enumerate(rows) if row[0] == MEAN_LABEL])
 
 
-def differences(opponent: Opponent, confidence: float) -> Chart:
+def draw_differences(opponent: Opponent, confidence: float) -> Chart:
     """Return a chart of the differences in accuracy on each benchmark, with their intervals."""
     spreads = [_spread(pair) for pair in opponent.pairings]
     x = f"challenger less opponent, points of accuracy ({100 * confidence:.6g} % intervals)"
@@ -76,23 +76,23 @@ def differences(opponent: Opponent, confidence: float) -> Chart:
     return DotPlot(f"difference to the {opponent.name}", x, "", names, {"difference": spreads}, shows_zero_line=True)
 
 
-def _shown(opponent: Opponent, confidence: float) -> dict[str, Table | Chart]:
+def _opponent_parts(opponent: Opponent, confidence: float) -> dict[str, Table | Chart]:
     """Return the tables and the chart of an opponent; nothing without a common question."""
     if not opponent.pairings:
         return {}
     return {
-        "accuracy": pairings_table(opponent, confidence),
-        "chart": differences(opponent, confidence),
-        "costs": _costs(opponent),
+        "accuracy": make_comparison_table(opponent, confidence),
+        "chart": draw_differences(opponent, confidence),
+        "costs": _costs_table(opponent),
     }
 
 
-def _costs(opponent: Opponent) -> Table:
+def _costs_table(opponent: Opponent) -> Table:
     rows = [
         (
             pair.benchmark, f"{pair.usd:.6f}", f"{pair.their_usd:.6f}",
             f"{pair.latency_s:.2f}", f"{pair.their_latency_s:.2f}",
-            number(pair.latency_p95_s, 2), number(pair.their_latency_p95_s, 2),
+            format_number(pair.latency_p95_s, 2), format_number(pair.their_latency_p95_s, 2),
         )
         for pair in opponent.pairings
     ]  # fmt: skip
@@ -103,23 +103,23 @@ def _costs(opponent: Opponent) -> Table:
     return Table("Cost and latency", head, rows, note=note)
 
 
-def _versions(dossier: Dossier) -> Table:
+def _versions_table(dossier: Dossier) -> Table:
     known = {"challenger": dossier.facts} | {opponent.name: opponent.facts for opponent in dossier.opponents}
     names = list(dict.fromkeys(name for facts in known.values() for name in facts))
     rows = [(name, *(facts.get(name, "–") for facts in known.values())) for name in names]
     return Table("Versions", ("", *known), rows)
 
 
-def _questions(dossier: Dossier) -> Table:
+def _questions_table(dossier: Dossier) -> Table:
     rows = [(name, said) for name, said in dossier.questions.items()]
     return Table("Questions", ("benchmark", "questions of the challenger (key)"), rows)
 
 
-def _gate(settings: Mapping[str, object]) -> Table:
+def _gate_table(settings: Mapping[str, object]) -> Table:
     return Table("The gate (config/promotion.yaml)", ("setting", "value"), [(k, str(v)) for k, v in settings.items()])
 
 
-def _facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
+def _list_facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
     cost = dossier.facts.get("training, USD")
     return {
         "judged": f"{dossier.at} UTC",
@@ -129,18 +129,18 @@ def _facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
     }
 
 
-def _outcome(fate: Fate) -> str:
-    if fate.rolled_back:
+def _describe_outcome(status: VersionStatus) -> str:
+    if status.rolled_back:
         return "rolled back"
-    if fate.override:
+    if status.override:
         return "promoted by override"
-    return fate.verdict.partition(";")[0] or "not judged"
+    return status.verdict.partition(";")[0] or "not judged"
 
 
-def _spread(pair: Pairing) -> ErrorBar:
+def _spread(pair: PairedComparison) -> ErrorBar:
     return ErrorBar(100 * (pair.ours - pair.theirs), 100 * pair.low, 100 * pair.high)
 
 
-def _accuracy(share: float, low: float, high: float) -> str:
+def _format_accuracy(share: float, low: float, high: float) -> str:
     ends = "" if math.isnan(low) else f" ({100 * low:.1f} … {100 * high:.1f})"
     return f"{100 * share:.1f}{ends}"

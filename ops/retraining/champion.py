@@ -13,7 +13,7 @@ from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store, registry
-from ops.release.artifacts import fetched
+from ops.release.artifacts import fetch_model_folder
 
 
 @dataclass(frozen=True)
@@ -24,32 +24,32 @@ class Champion:
     policy: str
     snapshot: Snapshot
 
-    def change(self, before: Pool) -> PoolChange:
+    def make_change(self, before: Pool) -> PoolChange:
         """Return the change of the champion's pool. `before` is the pool before the change."""
         return PoolChange(version=self.version, policy=self.policy, before=before)
 
 
-def champion(workspace: Workspace) -> Champion | None:
+def load_champion(workspace: Workspace) -> Champion | None:
     """Return the champion of the registry, or None. Raises `DataError` if the champion's snapshot is missing."""
-    known = registry.champion(workspace)
+    known = registry.find_champion(workspace)
     if known is None:
         return None
     key, policy = known.tags.get("snapshot", ""), known.tags.get("policy", "")
     if not (key and policy):
         remedy = "Run the lifecycle once more: retraining needs these tags"
-        version = f"version {known.version} of {mlflow_store.MODEL}"
+        version = f"version {known.version} of {mlflow_store.MODEL_NAME}"
         raise DataError(version, "tags", "lack the snapshot or the policy", remedy)
     return Champion(known.version, policy, Snapshot.read(workspace.snapshots, key))
 
 
-def fetch(workspace: Workspace, change: PoolChange) -> Path:
+def fetch_policy(workspace: Workspace, change: PoolChange) -> Path:
     """Copy the champion's policy to `runs/KEY/policy`, for a checkout in which it was not trained.
 
     Raises `Refused` if the registry lacks files of the version or they differ from the registered ones, and `DataError`
     if the version holds no policy.
     """
     folder = workspace.runs / change.policy / "policy"
-    with fetched(workspace, registry.named(workspace, change.version)) as model:
+    with fetch_model_folder(workspace, registry.get_version(workspace, change.version)) as model:
         policy = model / "artifacts" / "policy"
         if not (policy / CARD_FILE).is_file():
             problem = f"is not there, and version {change.version} contains no policy"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ops.config import PromotionGate, Retraining
 from ops.core.response_rows import ResponseRow
 from ops.precaching.profiles import tabulate_scores
-from ops.release.promotion import Check, GateDecision, decide
+from ops.release.promotion import GateCheck, GateDecision, decide_promotion
 from ops.results.statistics import Interval, estimate_choice_gain, score_interval
 from ops.results.summary import PairedQuestions
 from ops.results.table import Rows
@@ -21,7 +21,7 @@ ZERO_SHOT, ORACLE = "gain with the newcomers on offer", "gain of the oracle"
 
 
 @dataclass(frozen=True)
-class Decision:
+class TrainingDecision:
     """The decision whether to fine-tune the champion, with its reasons."""
 
     fine_tune: bool
@@ -29,19 +29,19 @@ class Decision:
     standing: GateDecision
     """The result of the promotion gate for the champion on the current pool, compared with the champion on the previous
     pool."""
-    pays: tuple[Check, ...] = ()
+    pays: tuple[GateCheck, ...] = ()
     """Checks whether new workers are worth the training. One passed check suffices."""
     train_anew: bool = False
     """Whether a new worker would pay although the champion cannot use it, because it was trained without descriptions
     of the workers. A person decides in this case."""
 
     @property
-    def below(self) -> tuple[str, ...]:
+    def failed_checks(self) -> tuple[str, ...]:
         """Return the names of the gate's failed checks, without those of cost and latency."""
         return tuple(check.name for check in self.standing.failed if not check.is_ratio)
 
     @property
-    def checks(self) -> tuple[Check, ...]:
+    def checks(self) -> tuple[GateCheck, ...]:
         """Return all checks: those of the gate and those of new workers."""
         return (*self.standing.checks, *self.pays)
 
@@ -57,10 +57,10 @@ class Decision:
         }
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Decision:
+    def from_dict(cls, facts: Mapping[str, Any]) -> TrainingDecision:
         """Restore a decision from the values that `as_dict` returned."""
-        pays = tuple(Check(**check) for check in facts["pays"])
-        standing = GateDecision.of(facts["standing"])
+        pays = tuple(GateCheck(**check) for check in facts["pays"])
+        standing = GateDecision.from_dict(facts["standing"])
         return cls(facts["fine_tune"], facts["why"], standing, pays, facts["train_anew"])
 
 
@@ -68,25 +68,25 @@ class Decision:
 class RetrainingEvidence:
     """The measurements behind a decision.
 
-    `now` and `before` are the champion's rows on the current and on the previous pool, each at the prices of its time.
-    `best_worker` are the best single worker's rows on the current pool. `responses` are the precached answers of every
-    worker, and `subjects` maps the key of a precached problem to its subject.
+    `rows_now` and `rows_before` are the champion's rows on the current and on the previous pool, each at the prices of
+    its time. `best_worker` are the best single worker's rows on the current pool. `responses` are the precached answers
+    of every worker, and `subjects` maps the key of a precached problem to its subject.
     """
 
-    now: Rows
-    before: Rows
+    rows_now: Rows
+    rows_before: Rows
     best_worker: Rows
     responses: Sequence[ResponseRow] = ()
     subjects: Mapping[str, str] = field(default_factory=dict)
 
 
-def decision(
+def decide_training(
     plan: RetrainingPlan,
     evidence: RetrainingEvidence,
     newcomers: Collection[str],
     gate: PromotionGate,
     settings: Retraining,
-) -> Decision:
+) -> TrainingDecision:
     """Decide from the measurements whether the champion is trained further.
 
     There are two conditions. The champion *falls below the gate* if, on the current pool, it fails the gate that a
@@ -97,56 +97,56 @@ def decision(
     decides whether they pay, and training that starts from the champion cannot use them. Raises `ValueError` if there
     are no rows.
     """
-    standing = decide(evidence.now, evidence.before, evidence.best_worker, gate)
-    pays = _pays(evidence, newcomers, settings, offered=plan.offers_newcomers) if newcomers else ()
-    made = Decision(False, "", standing, pays)
+    standing = decide_promotion(evidence.rows_now, evidence.rows_before, evidence.best_worker, gate)
+    pays = _check_newcomers(evidence, newcomers, settings, offered=plan.offers_newcomers) if newcomers else ()
+    made = TrainingDecision(False, "", standing, pays)
     paying = [check.name for check in pays if check.passed]
     train_anew = bool(paying) and not plan.offers_newcomers
     said = f"{', '.join(sorted(newcomers))}: {' and '.join(paying)}"
     reasons = []
-    if made.below and plan.fine_tune in (BELOW, BELOW_OR_PAYS):
-        reasons.append(f"below the gate ({', '.join(made.below)})")
+    if made.failed_checks and plan.fine_tune in (BELOW, BELOW_OR_PAYS):
+        reasons.append(f"below the gate ({', '.join(made.failed_checks)})")
     if paying and plan.offers_newcomers:
         reasons.append(said)
     if reasons:
         why = "; ".join(reasons)
     elif plan.fine_tune == NEVER and not newcomers:
-        why = _costs_in_words(standing)
-    elif made.below:
-        why = f"below the gate as before the change ({', '.join(made.below)})"
+        why = _describe_costs(standing)
+    elif made.failed_checks:
+        why = f"below the gate as before the change ({', '.join(made.failed_checks)})"
     else:
         why = "the champion holds"
     if newcomers and not paying:
         why += ", no newcomer pays"
     if train_anew:
         why += f"; {said}, and the champion has no worker descriptions to use it by"
-    return Decision(bool(reasons), why, standing, pays, train_anew)
+    return TrainingDecision(bool(reasons), why, standing, pays, train_anew)
 
 
-def _costs_in_words(standing: GateDecision) -> str:
+def _describe_costs(standing: GateDecision) -> str:
     costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.is_ratio]
     return f"the champion exceeds the gate's cost or latency ({'; '.join(costly)})" if costly else "the champion holds"
 
 
-def _pays(
+def _check_newcomers(
     evidence: RetrainingEvidence, newcomers: Collection[str], settings: Retraining, *, offered: bool
-) -> tuple[Check, ...]:
+) -> tuple[GateCheck, ...]:
     checks = []
-    if offered and (gained := PairedQuestions.from_rows(evidence.now, evidence.before).strata()):
-        checks.append(_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
-    if risen := oracle_rise(evidence.responses, newcomers, evidence.subjects, settings.confidence):
-        checks.append(_check(ORACLE, risen.gain, settings.min_oracle_rise, settings.confidence, risen.basis))
+    if offered and (gained := PairedQuestions.from_rows(evidence.rows_now, evidence.rows_before).strata()):
+        checks.append(_check_gain(ZERO_SHOT, gained, 0.0, settings.confidence))
+    if risen := estimate_oracle_rise(evidence.responses, newcomers, evidence.subjects, settings.confidence):
+        checks.append(_make_check(ORACLE, risen.gain, settings.min_oracle_rise, settings.confidence, risen.basis))
     return tuple(checks)
 
 
-def _gain(name: str, strata: Mapping[str, Sequence[float]], bound: float, confidence: float) -> Check:
-    return _check(name, score_interval(list(strata.values()), confidence=confidence), bound, confidence)
+def _check_gain(name: str, strata: Mapping[str, Sequence[float]], bound: float, confidence: float) -> GateCheck:
+    return _make_check(name, score_interval(list(strata.values()), confidence=confidence), bound, confidence)
 
 
-def _check(name: str, gain: Interval, bound: float, confidence: float, basis: str = "") -> Check:
+def _make_check(name: str, gain: Interval, bound: float, confidence: float, basis: str = "") -> GateCheck:
     words = f"mean {gain.mean:+.3f}, {100 * confidence:.6g} % interval {gain.low:+.3f} to {gain.high:+.3f}{basis}"
     passed = gain.low > 0 and gain.low >= bound
-    return Check(name, gain.low, bound, passed, words)
+    return GateCheck(name, gain.low, bound, passed, words)
 
 
 class OracleRise(NamedTuple):
@@ -157,7 +157,7 @@ class OracleRise(NamedTuple):
     basis: str
 
 
-def oracle_rise(
+def estimate_oracle_rise(
     rows: Iterable[ResponseRow], newcomers: Collection[str], subjects: Mapping[str, str], confidence: float
 ) -> OracleRise | None:
     """Estimate by how much newcomers raise the oracle's accuracy; None if no problem was answered by newcomers and

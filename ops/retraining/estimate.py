@@ -26,10 +26,10 @@ from ops.planning.stored import (
 )
 from ops.precaching.precache import build_solo_messages
 from ops.precaching.stored import WorkerBenchmark
-from ops.retraining.drift import sample_of, stored_champion, stored_workers
+from ops.retraining.drift import find_stored_champion, list_stored_workers, sample_of_day
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan
-from ops.retraining.standing import decided, unanswered
-from ops.retraining.start import fine_tuning, stored_fine_tuning
+from ops.retraining.standing import find_unanswered_benchmarks, load_training_decision
+from ops.retraining.start import apply_fine_tune_settings, find_fine_tuning
 from ops.spending.books import format_usd
 from ops.stages.responses import estimate_responses, measure_prices
 from ops.training.run.training_run import RunPlan
@@ -57,7 +57,9 @@ class Estimate:
         return f"about {format_usd(self.usd.expected)}, at most {format_usd(self.usd.high)} ({listed})"
 
 
-def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None) -> Estimate:
+def estimate_plan(
+    setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot: Snapshot | None = None
+) -> Estimate:
     """Estimate what the plan costs beyond results that are already stored. No call is made. Raises `DataError` and
     `ConfigError`.
 
@@ -66,7 +68,7 @@ def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot:
     """
     if not plan.evaluate:
         return Estimate()
-    stored, parts = _stored(setup, snapshot), []
+    stored, parts = _find_stored_results(setup, snapshot), []
     if plan.precache:
         cells = [
             WorkerBenchmark(name, each)
@@ -75,23 +77,23 @@ def estimate(setup: Setup, plan: RetrainingPlan, client: WorkerClient, snapshot:
         ]
         column = estimate_responses(setup, client, cells)
         parts.append(replace(column, calls_formula=f"{column.paid_calls:,} answers to the shortlist"))
-    if unanswered(setup):
-        parts.append(stages(setup, compute_remaining(setup, read_shortlist(setup))).estimate_baselines())
-    once = stages(setup, RemainingShares(evaluation=stored.standing)).estimate_evaluation(policies=1)
+    if find_unanswered_benchmarks(setup):
+        parts.append(estimate_stages(setup, compute_remaining(setup, read_shortlist(setup))).estimate_baselines())
+    once = estimate_stages(setup, RemainingShares(evaluation=stored.standing)).estimate_evaluation(policies=1)
     parts.append(replace(once, usd=once.usd._replace(low=0.0)))
     if plan.fine_tune != NEVER and not stored.holds:
-        tuned = replace(setup, recipe=fine_tuning(setup.recipe))
+        tuned = replace(setup, recipe=apply_fine_tune_settings(setup.recipe))
         share = stored.training
-        training = stages(
+        training = estimate_stages(
             tuned, RemainingShares(training=share, adaptive=share, recursive=share)
         ).estimate_last_training()
-        again = stages(setup, RemainingShares(evaluation=stored.tuned)).estimate_evaluation(policies=1)
+        again = estimate_stages(setup, RemainingShares(evaluation=stored.tuned)).estimate_evaluation(policies=1)
         parts.append(replace(training, name="fine-tuning", is_conditional=True))
         parts.append(replace(again, name="its evaluation", usd=again.usd._replace(low=0.0), is_conditional=True))
     return Estimate(tuple(parts))
 
 
-class _Stored(NamedTuple):
+class _StoredResults(NamedTuple):
     """Stored results of a pool change; shares (0-1) state the remaining work."""
 
     standing: Mapping[str, float] = MappingProxyType({})
@@ -103,55 +105,59 @@ class _Stored(NamedTuple):
     """Benchmark → remaining share of the fine-tuned policy's evaluation."""
 
 
-def _stored(setup: Setup, snapshot: Snapshot | None) -> _Stored:
+def _find_stored_results(setup: Setup, snapshot: Snapshot | None) -> _StoredResults:
     if snapshot is None or snapshot.change is None:
-        return _Stored()
+        return _StoredResults()
     runs = setup.workspace.runs
-    standing = _shares(setup, runs / snapshot.change.policy)
+    standing = _remaining_shares(setup, runs / snapshot.change.policy)
     try:
-        made = decided(setup.workspace, snapshot.key)
+        made = load_training_decision(setup.workspace, snapshot.key)
     except DataError:  # not judged yet
-        return _Stored(standing)
+        return _StoredResults(standing)
     if not made.fine_tune:
-        return _Stored(standing, holds=True)
-    run = stored_fine_tuning(setup, snapshot.change)
+        return _StoredResults(standing, holds=True)
+    run = find_fine_tuning(setup, snapshot.change)
     if run is None:
-        return _Stored(standing)
+        return _StoredResults(standing)
     share = remaining_share_of_run(run, RunPlan.read(run).recipe.grpo.steps)
-    return _Stored(standing, training=share, tuned=_shares(setup, run))
+    return _StoredResults(standing, training=share, tuned=_remaining_shares(setup, run))
 
 
-def _shares(setup: Setup, run: Path) -> dict[str, float]:
+def _remaining_shares(setup: Setup, run: Path) -> dict[str, float]:
     """Benchmark → remaining share of the evaluation of the policy in a run's folder."""
     missing = find_unscored(setup, run / "policy")
     return {name: float(name in missing) for name in setup.recipe.benchmarks}
 
 
-def estimate_drift(setup: Setup, client: WorkerClient, on: date) -> Estimate:
-    """Estimate the cost of asking the questions of day `on`. No call is made. Raises `DataError` and `ConfigError`."""
+def estimate_drift(setup: Setup, client: WorkerClient, day: date) -> Estimate:
+    """Estimate the cost of asking the questions of the day. No call is made. Raises `DataError` and `ConfigError`."""
     count, seed = load_retraining(setup.workspace.config).drift.questions, setup.recipe.seed
     asks = [
-        PlannedCall(system.worker, problem.benchmark, build_solo_messages(problem), sample_of(on), problem.grader)
-        for system in stored_workers(setup)
-        for problem in system.asked_on(seed, count, on)
+        PlannedCall(system.worker, problem.benchmark, build_solo_messages(problem), sample_of_day(day), problem.grader)
+        for system in list_stored_workers(setup)
+        for problem in system.choose_questions(seed, count, day)
         if system.worker is not None
     ]
     cost = price_asks(asks, client.cache, measure_prices(setup, client.ledger), "workers")
     parts = [replace(cost, calls_formula=f"{cost.paid_calls:,} answers")]
-    if (system := stored_champion(setup)) is not None:
-        tonight = {name: len(own) for name, own in group_by_benchmark(system.asked_on(seed, count, on)).items()}
-        parts.append(replace(stages(setup, of=tonight).estimate_nightly_evaluation(), name="champion"))
+    if (system := find_stored_champion(setup)) is not None:
+        tonight = {
+            name: len(own) for name, own in group_by_benchmark(system.choose_questions(seed, count, day)).items()
+        }
+        parts.append(
+            replace(estimate_stages(setup, question_counts=tonight).estimate_nightly_evaluation(), name="champion")
+        )
     return Estimate(tuple(parts))
 
 
-def stages(
-    setup: Setup, stored: RemainingShares | None = None, of: Mapping[str, int | None] | None = None
+def estimate_stages(
+    setup: Setup, stored: RemainingShares | None = None, question_counts: Mapping[str, int | None] | None = None
 ) -> StageEstimator:
     """Return the stages of the recipe with prices from measurements.
 
-    `of` is the number of questions of each benchmark, if not the whole evaluation is meant. Raises `ConfigError` for a
-    worker without a price.
+    `question_counts` is the number of questions of each benchmark, if not the whole evaluation is meant. Raises
+    `ConfigError` for a worker without a price.
     """
     rows, measured = read_measurements(setup)
-    asked = count_test_questions(setup.workspace, setup.recipe) if of is None else of
+    asked = count_test_questions(setup.workspace, setup.recipe) if question_counts is None else question_counts
     return StageEstimator(setup, estimate_lengths(setup, rows), asked, measured, stored)

@@ -7,12 +7,14 @@ from typing import Literal
 
 from ops.workers.pool import PoolDifference
 
-Training = Literal["never", "if it falls below the gate", "if a newcomer pays", "if below or if a newcomer pays"]
+TrainingCondition = Literal[
+    "never", "if it falls below the gate", "if a newcomer pays", "if below or if a newcomer pays"
+]
 """The condition for training: never, if the champion fails the gate, if a new worker pays, or if either holds."""
-NEVER: Training = "never"
-BELOW: Training = "if it falls below the gate"
-PAYS: Training = "if a newcomer pays"
-BELOW_OR_PAYS: Training = "if below or if a newcomer pays"
+NEVER: TrainingCondition = "never"
+BELOW: TrainingCondition = "if it falls below the gate"
+PAYS: TrainingCondition = "if a newcomer pays"
+BELOW_OR_PAYS: TrainingCondition = "if below or if a newcomer pays"
 DESCRIBED, UNDESCRIBED = ", fine-tune if it pays", "; not offered: the champion has no worker descriptions"
 
 
@@ -29,7 +31,7 @@ class RetrainingPlan:
     precache: tuple[str, ...] = ()
     evaluate: bool = False
     costs: bool = False
-    fine_tune: Training = "never"
+    fine_tune: TrainingCondition = "never"
     reasons: tuple[str, ...] = ()
 
     @property
@@ -47,21 +49,21 @@ class RetrainingPlan:
         return "; ".join(self.reasons) or "nothing"
 
 
-def plan(difference: PoolDifference, *, described: bool) -> RetrainingPlan:
+def plan_retraining(difference: PoolDifference, *, has_descriptions: bool) -> RetrainingPlan:
     """Return the least work that a difference between two pools requires (docs/retraining.md). Names are sorted
     alphabetically.
 
     A removed worker requires an evaluation on the remaining pool, and training if the champion falls below the gate. A
     new worker requires its responses and an evaluation; if the champion was trained with descriptions of workers
-    (`described`), also training if the worker pays. Without descriptions, only a training from the start can use a new
-    worker. A worker whose answers can differ requires new responses and an evaluation, and training if the champion
-    falls below the gate. A new price requires costs to be computed again, without calls or training. Order, tags and
-    limits of workers require nothing.
+    (`has_descriptions`), also training if the worker pays. Without descriptions, only a training from the start can use
+    a new worker. A worker whose answers can differ requires new responses and an evaluation, and training if the
+    champion falls below the gate. A new price requires costs to be computed again, without calls or training. Order,
+    tags and limits of workers require nothing.
     """
     groups = (difference.added, difference.affects_answers, difference.removed, difference.affects_price)
     added, changed, removed, repriced = (tuple(sorted(group)) for group in groups)
     reasons = {
-        f"new: {', '.join(added)} (precache, evaluate{DESCRIBED if described else UNDESCRIBED})": added,
+        f"new: {', '.join(added)} (precache, evaluate{DESCRIBED if has_descriptions else UNDESCRIBED})": added,
         f"changed: {', '.join(changed)} (precache, evaluate, fine-tune if below the gate)": changed,
         f"removed: {', '.join(removed)} (evaluate, fine-tune if below the gate)": removed,
         f"another price: {', '.join(repriced)} (costs)": repriced,
@@ -70,12 +72,12 @@ def plan(difference: PoolDifference, *, described: bool) -> RetrainingPlan:
         precache=tuple(sorted(added + changed)),
         evaluate=bool(added or removed or changed),
         costs=bool(repriced),
-        fine_tune=_training(below=bool(removed or changed), pays=described and bool(added)),
+        fine_tune=_training_condition(below=bool(removed or changed), pays=has_descriptions and bool(added)),
         reasons=tuple(reason for reason, names in reasons.items() if names),
     )
 
 
-def _training(*, below: bool, pays: bool) -> Training:
+def _training_condition(*, below: bool, pays: bool) -> TrainingCondition:
     if below:
         return BELOW_OR_PAYS if pays else BELOW
     return PAYS if pays else NEVER

@@ -16,8 +16,8 @@ from ops.core.workspace import Workspace
 from ops.retraining.drift import DriftRecord
 
 
-def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[str, str]:
-    """Give the model of each drifted worker a new revision, dated `on`, and return it by the worker's name.
+def record_revisions(config: Path, drifted: Sequence[Worker], day: date) -> dict[str, str]:
+    """Give the model of each drifted worker a new revision, dated `day`, and return it by the worker's name.
 
     The revision is a part of every cache key. The old answers remain in the cache under the keys of the old revision,
     but are no longer read, so that they cannot be mixed with new ones. From then on, pools with the model count as
@@ -25,14 +25,14 @@ def record_revisions(config: Path, drifted: Sequence[Worker], on: date) -> dict[
     """
     noted, names = Revisions.read(config), {}
     for worker in drifted:
-        names[worker.name] = f"drift-{on.isoformat()}"
+        names[worker.name] = f"drift-{day.isoformat()}"
         noted = noted.with_revision(worker, names[worker.name])
     if names:
         noted.write(config)
     return names
 
 
-def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, on: date) -> dict[str, str]:
+def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, day: date) -> dict[str, str]:
     """Give changed workers a new revision, send one alert about what has changed, and return the revisions by worker.
 
     A change stays open until the system answers as its stored answers do: for a worker, after its answers were made
@@ -41,44 +41,46 @@ def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, 
     """
     workspace, pool = setup.workspace, setup.pool
     changed = {record.system: record for record in records if record.is_changed(settings.false_alarms)}
-    revisions = record_revisions(workspace.config, [pool.worker(name) for name in changed if name in pool.names], on)
-    before = _open(workspace)
+    revisions = record_revisions(workspace.config, [pool.worker(name) for name in changed if name in pool.names], day)
+    before = _load_open_changes(workspace)
     holding = {record.system for record in records} - changed.keys()
     solved = [name for name in before if name in holding or name not in {*changed, *pool.names}]
     new = [record for name, record in changed.items() if name not in before]
     if new:
-        lines = [in_words(record, settings) for record in new]
+        lines = [describe_drift(record, settings) for record in new]
         lines += [
             f"{worker}: new revision {revision} in config/{REVISIONS_FILE}" for worker, revision in revisions.items()
         ]
         if revisions:
             lines.append("The answers of earlier revisions are no longer used. pool_changed plans the rest if it is on")
         title = f"{', '.join(record.system for record in new)} drifted"
-        notify(workspace, DRIFTED.notice(title, "\n".join(lines), occasion=f"{title} {on}"))
+        notify(workspace, DRIFTED.make_notice(title, "\n".join(lines), occasion=f"{title} {day}"))
     if solved:
-        notify(workspace, DRIFT_SOLVED.notice(f"{', '.join(solved)} no longer drifted"))
+        notify(workspace, DRIFT_SOLVED.make_notice(f"{', '.join(solved)} no longer drifted"))
     still = {name: since for name, since in before.items() if name not in solved}
-    write_text(_open_file(workspace), json.dumps(still | {record.system: on.isoformat() for record in new}, indent=1))
+    write_text(
+        _open_changes_file(workspace), json.dumps(still | {record.system: day.isoformat() for record in new}, indent=1)
+    )
     return revisions
 
 
-def in_words(record: DriftRecord, settings: Drift) -> str:
+def describe_drift(record: DriftRecord, settings: Drift) -> str:
     """Return one line that says how the new answers differ from the stored ones."""
-    if (difference := record.difference(settings.false_alarms)) is None:
+    if (difference := record.estimate_difference(settings.false_alarms)) is None:
         return f"{record.system}: no answer yet"
     before, now = (f"{100 * share:.1f} %" for share in record.accuracies())
     ends = f"{difference.mean:+.3f} ({difference.low:+.3f} to {difference.high:+.3f})"
     return f"{record.system}: {before} right when stored, {now} on asking again ({len(record.pairs)} pairs, {ends})"
 
 
-def _open(workspace: Workspace) -> Mapping[str, str]:
+def _load_open_changes(workspace: Workspace) -> Mapping[str, str]:
     """Return system → the day on which its change was reported, for the changes that are not solved."""
     try:
-        found = json.loads(_open_file(workspace).read_text(encoding="utf-8"))
+        found = json.loads(_open_changes_file(workspace).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _open_file(workspace: Workspace) -> Path:
+def _open_changes_file(workspace: Workspace) -> Path:
     return workspace.state / "drift" / "open.json"

@@ -24,13 +24,13 @@ from ops.evaluation.stored_baselines import make_score_reader
 from ops.planning.lengths import read_shortlist
 from ops.precaching.profiles import map_subjects
 from ops.release import registry
-from ops.release.judgement import other_graders
-from ops.release.lineage import judged_otherwise, questions_of
-from ops.release.mlflow_store import MODEL, Registered
+from ops.release.judgement import explain_other_graders
+from ops.release.lineage import find_changed_graders, read_question_keys
+from ops.release.mlflow_store import MODEL_NAME, RegisteredVersion
 from ops.results.table import reprice_rows
-from ops.retraining.decision import Decision, RetrainingEvidence, decision
-from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan
-from ops.retraining.start import champion_folder
+from ops.retraining.decision import RetrainingEvidence, TrainingDecision, decide_training
+from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan_retraining
+from ops.retraining.start import get_champion_folder
 from ops.training.run.training_run import PLAN_FILE, RunPlan
 from ops.workers.pool import compare_pools
 
@@ -39,21 +39,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNTRAINED = "an untrained policy is evaluated and not fine-tuned"
+UNTRAINED_REASON = "an untrained policy is evaluated and not fine-tuned"
 
 
-def required(snapshot: Snapshot) -> RetrainingPlan:
+def plan_required_work(snapshot: Snapshot) -> RetrainingPlan:
     """Return the work that the pool change of a run requires; an empty plan if the run has no change. An untrained
     policy is evaluated and never fine-tuned."""
     if snapshot.change is None:
         return RetrainingPlan()
-    made = plan(compare_pools(snapshot.change.before, snapshot.pool), described=snapshot.recipe.prompting.cards)
+    made = plan_retraining(
+        compare_pools(snapshot.change.before, snapshot.pool), has_descriptions=snapshot.recipe.prompting.cards
+    )
     if snapshot.recipe.is_trained or made.fine_tune == NEVER:
         return made
-    return replace(made, fine_tune=NEVER, reasons=(*made.reasons, UNTRAINED))
+    return replace(made, fine_tune=NEVER, reasons=(*made.reasons, UNTRAINED_REASON))
 
 
-def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
+def find_scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
     """Return the folder of the champion's cold start if its scores on the current pool are stored, otherwise None."""
     folder = setup.workspace.runs / change.policy
     try:
@@ -69,7 +71,7 @@ def scored_cold_start(setup: Setup, change: PoolChange) -> Path | None:
     return None
 
 
-def unanswered(setup: Setup) -> list[str]:
+def find_unanswered_benchmarks(setup: Setup) -> list[str]:
     """Return all benchmarks with questions if a single worker or a baseline lacks stored answers, otherwise an empty
     list."""
     try:
@@ -80,7 +82,7 @@ def unanswered(setup: Setup) -> list[str]:
     return []
 
 
-def stand(setup: Setup, snapshot: Snapshot) -> Decision:
+def judge_champion(setup: Setup, snapshot: Snapshot) -> TrainingDecision:
     """Judge the champion on the current pool from stored results, and store the decision under the key of the snapshot.
 
     Raises `PodiumError` if the run has no pool change or another version has become champion, and `DataError` if a
@@ -91,92 +93,102 @@ def stand(setup: Setup, snapshot: Snapshot) -> Decision:
         raise PodiumError(
             "this run has no change of the pool to work on. Start the job `retraining`, or `podium retrain`"
         )
-    now = registry.champion(setup.workspace)
+    now = registry.find_champion(setup.workspace)
     if now is None or now.version != change.version:
         raise PodiumError(
             f"the plan was made for champion version {change.version}, and it is {now.version if now else 'gone'} now. "
             "Start the job `retraining` again"
         )
-    folder = champion_folder(setup.workspace, change)
+    folder = get_champion_folder(setup.workspace, change)
     compared, precached = read_comparison(setup, folder), read_graded_responses(setup.workspace.data / "responses")
-    before = judged_alike(setup, now)
+    before = load_comparable_rows(setup, now)
     if before.limit(1).collect().is_empty():
-        said = other_graders(now, judged_otherwise(now.tags, compared.graders))
-        raise DataError(f"version {now.version} of {MODEL}", "tags", said, "Then start the retraining again")
+        said = explain_other_graders(now, find_changed_graders(now.tags, compared.graders))
+        raise DataError(f"version {now.version} of {MODEL_NAME}", "tags", said, "Then start the retraining again")
     evidence = RetrainingEvidence(
-        now=compared.conductor,
-        before=reprice_rows(before, change.before),
+        rows_now=compared.conductor,
+        rows_before=reprice_rows(before, change.before),
         best_worker=compared.best_worker_rows,
         responses=[row for row in precached if row.worker in setup.pool.names],
         subjects=map_subjects(read_shortlist(setup)),
     )
-    made = decision(required(snapshot), evidence, newcomers(setup, change), snapshot.gate, snapshot.retraining)
-    write_text(_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))
+    made = decide_training(
+        plan_required_work(snapshot), evidence, find_newcomers(setup, change), snapshot.gate, snapshot.retraining
+    )
+    write_text(_decision_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))
     return made
 
 
-def judged_alike(setup: Setup, champion: Registered) -> pl.LazyFrame:
+def load_comparable_rows(setup: Setup, champion: RegisteredVersion) -> pl.LazyFrame:
     """Return the champion's rows without the benchmarks that another version of a grader graded. One log line names
     these."""
     import polars as pl
 
-    rows, others = registry.score_rows(setup.workspace, champion), judged_otherwise(champion.tags, grader_keys(setup))
+    rows, others = (
+        registry.load_scores(setup.workspace, champion),
+        find_changed_graders(champion.tags, grader_keys(setup)),
+    )
     if others:
-        log.warning("%s", other_graders(champion, others))
+        log.warning("%s", explain_other_graders(champion, others))
     return rows.filter(~pl.col("benchmark").is_in(others))
 
 
-def champion_to_judge_again(setup: Setup) -> Path | None:
+def find_champion_to_rescore(setup: Setup) -> Path | None:
     """Return the champion's policy if another version of a grader graded it, on this pool and these questions.
 
     Scoring it again calls no worker whose answer is stored. The result is None in all other cases, and for a champion
     that was not trained in this checkout.
     """
-    known = registry.champion(setup.workspace)
+    known = registry.find_champion(setup.workspace)
     if known is None or known.tags.get("pool_answers_key") != setup.pool.answers_key:
         return None
-    if questions_of(known.tags) != question_keys(setup) or not judged_otherwise(known.tags, grader_keys(setup)):
+    if read_question_keys(known.tags) != question_keys(setup) or not find_changed_graders(
+        known.tags, grader_keys(setup)
+    ):
         return None
     policy = setup.workspace.runs / known.tags.get("policy", "") / "policy"
     return policy if (policy / CARD_FILE).is_file() else None
 
 
-def alert_on_standing(workspace: Workspace, snapshot: Snapshot, made: Decision) -> None:
+def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: TrainingDecision) -> None:
     """Send one alert for the change if the champion fails the gate, or if it cannot use a new worker that pays."""
     change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
     assert change is not None
-    failed = made.standing.failed
-    text = "\n".join([made.why, *(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in failed)])
+    failed = decision.standing.failed
+    text = "\n".join([decision.why, *(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in failed)])
     names, occasion = ", ".join(check.name for check in failed), snapshot.key
     title = f"champion version {change.version} does not hold ({names})"
-    if failed and made.fine_tune:
-        notify(workspace, CHAMPION_FALLS.notice(f"{title}: fine-tuning follows", text, occasion=f"falls {occasion}"))
-    elif failed and not made.train_anew:
+    if failed and decision.fine_tune:
+        notify(
+            workspace, CHAMPION_FALLS.make_notice(f"{title}: fine-tuning follows", text, occasion=f"falls {occasion}")
+        )
+    elif failed and not decision.train_anew:
         text += "\nIt stays champion. Train another, accept it (config/promotion.yaml), or podium rollback --reason WHY"
-        notify(workspace, CHAMPION_STAYS_BELOW.notice(
+        notify(workspace, CHAMPION_STAYS_BELOW.make_notice(
             f"{title}: nothing follows", text, occasion=f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
         ))  # fmt: skip
-    if made.train_anew:
+    if decision.train_anew:
         title = "a new worker pays, and needs a training from the start"
         values = {"recipe": recipe, "seed": str(seed)}
-        notify(workspace, TRAIN_ANEW.notice(title, text, occasion=f"anew {occasion}", **values))
+        notify(workspace, TRAIN_ANEW.make_notice(title, text, occasion=f"anew {occasion}", **values))
 
 
-def newcomers(setup: Setup, change: PoolChange) -> tuple[str, ...]:
+def find_newcomers(setup: Setup, change: PoolChange) -> tuple[str, ...]:
     """Return the workers that neither the previous pool nor the champion's training had. A worker that returns is not
     new."""
-    known = PolicyCard.read(champion_folder(setup.workspace, change)).offered
+    known = PolicyCard.read(get_champion_folder(setup.workspace, change)).offered
     return tuple(name for name in setup.pool.names if name not in known and name not in change.before.names)
 
 
-def decided(workspace: Workspace, key: str) -> Decision:
-    """Return the decision that `stand` stored under the key of a snapshot. Raises `DataError` if there is none."""
-    file = _file(workspace, key)
+def load_training_decision(workspace: Workspace, key: str) -> TrainingDecision:
+    """Return the decision that `judge_champion` stored under the key of a snapshot. Raises `DataError` if there is
+    none."""
+    file = _decision_file(workspace, key)
     try:
-        return Decision.of(json.loads(file.read_text(encoding="utf-8")))
+        return TrainingDecision.from_dict(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(file, "", f"has no decision ({error})", "Materialize champion_standing") from None
 
 
-def _file(workspace: Workspace, key: str) -> Path:
+def _decision_file(workspace: Workspace, key: str) -> Path:
     return workspace.results_folder / "retraining" / f"{key}.json"

@@ -21,22 +21,22 @@ from ops.training.run.training_run import run_key, write_run_plan
 from ops.workflow.cards import load_cards
 
 
-def champion_folder(workspace: Workspace, change: PoolChange) -> Path:
+def get_champion_folder(workspace: Workspace, change: PoolChange) -> Path:
     """Return the folder of the champion's policy: that of its training run, or a copy from the registry.
 
-    Raises the errors of `ops.retraining.champion.fetch`.
+    Raises the errors of `ops.retraining.champion.fetch_policy`.
     """
     folder = workspace.runs / change.policy / "policy"
     if folder.exists():
         restore_run(workspace, folder.parent)
     if (folder / CARD_FILE).is_file():
         return folder
-    from ops.retraining.champion import fetch
+    from ops.retraining.champion import fetch_policy
 
-    return fetch(workspace, change)
+    return fetch_policy(workspace, change)
 
 
-def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
+def update_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
     """Return the champion's card for training on `pool`. Known workers keep their ordinals, and the usable workers are
     offered.
 
@@ -47,7 +47,7 @@ def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
     come from the policy's training. Raises `DataError` if a description is missing.
     """
     new = tuple(name for name in pool.names if name not in card.offered) if card.cards else ()
-    others = [name for name in card.offered if name in pool.names and _differs(card.pool, pool, name)]
+    others = [name for name in card.offered if name in pool.names and _has_changed(card.pool, pool, name)]
     measured = dict(zip((*others, *new), load_cards(data, (*others, *new)), strict=True)) if card.cards else {}
     absent = set(card.offered) - set(pool.names)
     gone = tuple(worker for worker in card.pool.workers if worker.name in absent)
@@ -63,19 +63,19 @@ def known_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
     )
 
 
-def _differs(old: Pool, new: Pool, name: str) -> bool:
+def _has_changed(old: Pool, new: Pool, name: str) -> bool:
     return old.worker(name).identity != new.worker(name).identity
 
 
-def start_folder(setup: Setup, change: PoolChange) -> Path:
+def prepare_start_folder(setup: Setup, change: PoolChange) -> Path:
     """Return the folder of the champion's policy for training on the current pool. It is made unless it exists.
 
     Equal champions, pools and cards lead to the same folder. Weights are hard links if the file system supports them. A
     damaged folder is renamed and made again. Raises `DataError`.
     """
-    champion = champion_folder(setup.workspace, change)
-    card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
-    folder = _start_of(setup, champion, card)
+    champion = get_champion_folder(setup.workspace, change)
+    card = update_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
+    folder = _start_folder(setup, champion, card)
     if is_intact_policy(folder):
         return folder
     with create_folder_atomically(folder) as part:
@@ -86,8 +86,8 @@ def start_folder(setup: Setup, change: PoolChange) -> Path:
     return folder
 
 
-def _start_of(setup: Setup, champion: Path, card: PolicyCard) -> Path:
-    """The folder of the policy from which fine-tuning starts; it need not exist. `card`: `known_card`."""
+def _start_folder(setup: Setup, champion: Path, card: PolicyCard) -> Path:
+    """The folder of the policy from which fine-tuning starts; it need not exist. `card`: `update_card`."""
     shown = [each.model_dump(exclude={"cost_usd"}) for each in card.cards]
     key = digest(["from a champion", policy_key(champion), setup.pool.answers_key, card.offered, shown])
     return setup.workspace.policies / f"{setup.recipe.policy_name}-{key}"
@@ -101,41 +101,43 @@ def _link(source: str, target: str) -> str:
     return target
 
 
-def fine_tuned_run(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None) -> Path:
+def prepare_fine_tuning(setup: Setup, change: PoolChange, deepspeed: Mapping[str, Any] | None = None) -> Path:
     """Return the folder of the run that fine-tunes the champion on the current pool, and write the run's plan unless it
     exists.
 
     The run repeats the last training stage of the recipe (in rounds, on subsets of workers, or plain) with the settings
     of `fine_tune`. Its key includes the policy from which it starts. Raises the exceptions of `write_run_plan`.
     """
-    return write_run_plan(*_last_stage(setup, start_folder(setup, change), deepspeed), from_champion=True)
+    return write_run_plan(
+        *_last_stage_arguments(setup, prepare_start_folder(setup, change), deepspeed), from_champion=True
+    )
 
 
-def stored_fine_tuning(setup: Setup, change: PoolChange) -> Path | None:
+def find_fine_tuning(setup: Setup, change: PoolChange) -> Path | None:
     """Return the folder of the fine-tuning run if it was started in this checkout, otherwise None. Nothing is
     downloaded or written."""
     champion = setup.workspace.runs / change.policy / "policy"
     if not (champion / CARD_FILE).is_file():
         return None
     try:
-        card = known_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
-        tuned, start, _, adaptive, recursive = _last_stage(setup, _start_of(setup, champion, card), None)
+        card = update_card(PolicyCard.read(champion), setup.pool, setup.workspace.data)
+        tuned, start, _, adaptive, recursive = _last_stage_arguments(setup, _start_folder(setup, champion, card), None)
         folder = setup.workspace.runs / run_key(tuned, start, adaptive, recursive)
     except (DataError, OSError):  # newcomers have no profile yet, or there is no mix
         return None
     return folder if folder.is_dir() else None
 
 
-def _last_stage(
+def _last_stage_arguments(
     setup: Setup, start: Path, deepspeed: Mapping[str, Any] | None
 ) -> tuple[Setup, Path, Mapping[str, Any] | None, Adaptive | None, Recursive | None]:
     """Arguments of `write_run_plan` for the recipe's last training stage, starting from the policy in `start`."""
-    tuned = fine_tuning(setup.recipe)
+    tuned = apply_fine_tune_settings(setup.recipe)
     adaptive = tuned.adaptive if tuned.recursive is None else None
     return replace(setup, recipe=tuned), start, deepspeed, adaptive, tuned.recursive
 
 
-def fine_tuning(recipe: Recipe) -> Recipe:
+def apply_fine_tune_settings(recipe: Recipe) -> Recipe:
     """Return the recipe with the settings of `fine_tune` applied to its last training stage."""
     own = recipe.fine_tune.model_dump(exclude_none=True)
     for name, stage in (("recursive", recipe.recursive), ("adaptive", recipe.adaptive)):

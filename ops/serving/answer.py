@@ -20,7 +20,7 @@ workflow was requested, and none was valid), "over_budget" (of the request), "se
 "cancelled" (the client disconnected)."""
 
 
-Then = Literal["rewritten", "best_worker", "kept", "nothing"]
+FallbackAction = Literal["rewritten", "best_worker", "kept", "nothing"]
 """The action after a failure: another workflow without the worker, the best remaining worker alone, the answer of the
 previous round or of the other workflows that vote, or none because no worker is left."""
 
@@ -33,7 +33,7 @@ class Fallback(NamedTuple):
     worker's key or account), "no_workflow", "writer_failed", "over_budget" or "server_budget"."""
     worker: str
     """The worker that failed; empty if no worker failed."""
-    then: Then
+    then: FallbackAction
     by: str = ""
     """The worker that was called alone, and the reason for choosing it: "solver, by profile"."""
     error: str = ""
@@ -55,8 +55,8 @@ class TimedCompletion(NamedTuple):
     """A completion of the Conductor with its times, in seconds since the epoch."""
 
     messages: tuple[Message, ...]
-    asked: float
-    began: float
+    requested: float
+    started: float
     """The start of its batch. Until then the prompt waited."""
     ended: float
     completion: Completion | None
@@ -76,7 +76,7 @@ class Answer:
     error: str = ""
     notice: str = ""
     """A sentence for the user if the question lies outside of what the version was trained on; otherwise empty."""
-    standing: QuestionTrace | None = None
+    answer_run: QuestionTrace | None = None
     """The execution that gave the answer."""
     vote: VoteResult | None = None
     """The result of the vote; None if a single workflow answered."""
@@ -89,7 +89,7 @@ class Answer:
     """The Conductor's last completion."""
     workflow: str = ""
     """The last workflow, as text."""
-    drafts: list[TimedCompletion] = field(default_factory=list)
+    completions: list[TimedCompletion] = field(default_factory=list)
     """Every completion of the Conductor, including those of later rounds."""
     attempts: int = 0
     """How many completions were requested for a first workflow."""
@@ -108,7 +108,7 @@ class Answer:
     def responses(self) -> list[tuple[str, Response]]:
         """Return each call that got a response, as worker and response: first those that wrote a workflow, then the
         steps."""
-        drafts = [draft.completion for draft in self.drafts if draft.completion is not None]
+        drafts = [draft.completion for draft in self.completions if draft.completion is not None]
         written = [(each.worker, each.response) for each in drafts if each.response is not None]
         return written + [(step.worker, step.response) for step in self.steps if step.is_paid]
 
@@ -131,13 +131,13 @@ class Answer:
     def finish_reason(self) -> Literal["stop", "length"]:
         """Return OpenAI's finish reason: "length" if the final step was cut at its worker's `max_tokens`, otherwise
         "stop"."""
-        final = self.standing and self.standing.answering_execution
+        final = self.answer_run and self.answer_run.answering_execution
         return "length" if final and final.steps[-1].response.finish_reason == "length" else "stop"
 
-    def account(self, *, texts: bool) -> dict[str, Any]:
+    def as_account(self, *, texts: bool) -> dict[str, Any]:
         """Return how the answer was made, as values for JSON. With `texts`, the workflow and all texts of its steps are
         included."""
-        ran = self.standing or (self.runs[-1] if self.runs else None)
+        ran = self.answer_run or (self.runs[-1] if self.runs else None)
         facts: dict[str, Any] = {
             "version": self.version,
             "status": self.status,

@@ -18,11 +18,11 @@ from ops.core.errors import PodiumError
 from ops.core.messages import Message
 from ops.workflow.prompt import PromptTooLongError
 
-PADDED_CHARACTERS = 65_536
+ALLOWED_CHARACTERS = 65_536
 """A batch may always have this many characters, where each prompt counts as long as the longest one."""
-MOST_CHARACTERS = 2_000_000
+MAX_CHARACTERS = 2_000_000
 """A batch of several prompts never has more characters than this, counted in the same way."""
-KEPT = 4096
+MAX_CACHED_COMPLETIONS = 4096
 """How many greedy completions are kept; the least recently used ones are dropped."""
 
 
@@ -53,7 +53,7 @@ class BatchedCompletion(NamedTuple):
     """A completion, and the start of its batch in seconds since the epoch."""
 
     completion: Completion
-    began: float
+    started: float
 
 
 class _Sampling(NamedTuple):
@@ -65,7 +65,7 @@ class _Prompt(NamedTuple):
     messages: Sequence[Message]
     characters: int
     sampling: _Sampling
-    written: asyncio.Future[BatchedCompletion]
+    future: asyncio.Future[BatchedCompletion]
 
 
 class BatchWriter:
@@ -74,31 +74,31 @@ class BatchWriter:
     A prompt is processed at once if the writer is idle. Prompts that arrive meanwhile form the next batch. It has at
     most `batch` prompts, all with the same sampling settings, and only as many as can be padded to the longest without
     doubling the work. `lanes` is the number of batches in flight; a server accepts more than one. `on_batch` receives
-    the size of each batch. A greedy completion depends on its prompt only, so the last `kept` of them are kept and not
-    generated again.
+    the size of each batch. A greedy completion depends on its prompt only, so the last `max_cached` of them are kept
+    and not generated again.
     """
 
     def __init__(
         self, writer: CompletionWriter, batch: int, *,
-        lanes: int = 1, kept: int = KEPT, on_batch: Callable[[int], None] | None = None,
+        lanes: int = 1, max_cached: int = MAX_CACHED_COMPLETIONS, on_batch: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         self._writer, self._batch, self._lanes, self._on_batch = writer, batch, lanes, on_batch
         self._waiting: deque[_Prompt] = deque()
         self._threads = ThreadPoolExecutor(lanes, thread_name_prefix="batch-writer")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._greedy: LRUCache[bytes, Completion] = LRUCache(kept)
+        self._greedy: LRUCache[bytes, Completion] = LRUCache(max_cached)
         self._busy = 0
         self._progress = time.monotonic()
         """Time at which the writer last became busy or finished a batch."""
 
     @property
-    def stalled_s(self) -> float:
+    def seconds_without_progress(self) -> float:
         """Return how many seconds ago the busy writer last finished a batch; 0 if it is idle."""
         return time.monotonic() - self._progress if self._busy else 0.0
 
     async def write(self, messages: Sequence[Message], *, temperature: float = 0.0, seed: int = 0) -> BatchedCompletion:
         """Return a completion of the prompt. Raises the writer's error for this prompt."""
-        if temperature == 0 and (known := self._greedy.get(_key(messages))) is not None:
+        if temperature == 0 and (known := self._greedy.get(_hash_messages(messages))) is not None:
             return BatchedCompletion(known, time.time())
         loop = asyncio.get_running_loop()
         characters = sum(len(message["content"]) for message in messages)
@@ -111,7 +111,7 @@ class BatchWriter:
             task = loop.create_task(self._write_batches())
             self._tasks.add(task)  # the event loop holds only weak references
             task.add_done_callback(self._tasks.discard)
-        return await prompt.written
+        return await prompt.future
 
     def close(self) -> None:
         """End the threads after the batch in flight."""
@@ -123,17 +123,17 @@ class BatchWriter:
                 if self._on_batch is not None:
                     self._on_batch(len(batch))
                 began = time.time()
-                results = await asyncio.get_running_loop().run_in_executor(self._threads, self._results, batch)
+                results = await asyncio.get_running_loop().run_in_executor(self._threads, self._complete_batch, batch)
                 self._progress = time.monotonic()
                 for prompt, result in zip(batch, results, strict=True):
                     if prompt.sampling.temperature == 0 and isinstance(result, Completion):
-                        self._greedy[_key(prompt.messages)] = result
-                    if prompt.written.done():  # its request was cancelled
+                        self._greedy[_hash_messages(prompt.messages)] = result
+                    if prompt.future.done():  # its request was cancelled
                         continue
                     if isinstance(result, Exception):
-                        prompt.written.set_exception(result)
+                        prompt.future.set_exception(result)
                     else:
-                        prompt.written.set_result(BatchedCompletion(result, began))
+                        prompt.future.set_result(BatchedCompletion(result, began))
         finally:
             self._busy -= 1  # without an await since the queue was empty: the next prompt starts another task
 
@@ -143,10 +143,10 @@ class BatchWriter:
         rest: deque[_Prompt] = deque()
         longest = total = 0
         for prompt in self._waiting:
-            if prompt.written.done():
+            if prompt.future.done():
                 continue
             padded = max(longest, prompt.characters) * (len(batch) + 1)
-            most = min(max(2 * (total + prompt.characters), PADDED_CHARACTERS), MOST_CHARACTERS)
+            most = min(max(2 * (total + prompt.characters), ALLOWED_CHARACTERS), MAX_CHARACTERS)
             if not batch or (len(batch) < self._batch and prompt.sampling == batch[0].sampling and padded <= most):
                 batch.append(prompt)
                 longest, total = max(longest, prompt.characters), total + prompt.characters
@@ -155,7 +155,7 @@ class BatchWriter:
         self._waiting = rest
         return batch
 
-    def _results(self, batch: Sequence[_Prompt]) -> list[Completion | Exception]:
+    def _complete_batch(self, batch: Sequence[_Prompt]) -> list[Completion | Exception]:
         """Return each prompt's completion, or its error.
 
         A failed batch is halved until the prompts that cause the failure are alone, so that one bad prompt fails no
@@ -168,8 +168,8 @@ class BatchWriter:
             if len(batch) == 1 or (isinstance(error, PodiumError) and not isinstance(error, PromptTooLongError)):
                 return [error] * len(batch)
         half = len(batch) // 2
-        return self._results(batch[:half]) + self._results(batch[half:])
+        return self._complete_batch(batch[:half]) + self._complete_batch(batch[half:])
 
 
-def _key(messages: Sequence[Message]) -> bytes:
+def _hash_messages(messages: Sequence[Message]) -> bytes:
     return hashlib.sha256(json.dumps(messages).encode()).digest()

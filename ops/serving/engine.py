@@ -21,7 +21,7 @@ from ops.store import open_cache
 from ops.workers.call import Account
 from ops.workers.client import WorkerClient
 
-PURPOSE = "serving"
+LEDGER_PURPOSE = "serving"
 """The purpose under which the ledger books the calls of a server."""
 
 
@@ -46,7 +46,7 @@ class ServingEngine:
         """The version in service; None if there is none yet."""
         return self._loaded
 
-    def serve(self, loaded: LoadedVersion) -> None:
+    def replace_version(self, loaded: LoadedVersion) -> None:
         """Answer new questions with this version. Requests in flight are finished by the version with which they began.
 
         Raises `PodiumError` if a part of the workspace is missing that the first call would otherwise create anew.
@@ -57,7 +57,7 @@ class ServingEngine:
         if before is not None and before.in_use == 0:
             before.close()
 
-    async def request(
+    async def make_request(
         self, problem: Problem, options: RequestOptions, on_progress: OnProgress | None = None, field: str = "messages"
     ) -> ServedRequest:
         """Return a request to the version in service. `field` names the part of the request that holds the question,
@@ -72,11 +72,11 @@ class ServingEngine:
         return request
 
     @contextmanager
-    def answering(self, request: ServedRequest) -> Iterator[None]:
+    def hold_version(self, request: ServedRequest) -> Iterator[None]:
         """Keep a version loaded while a request is answered inside the block. It is the version in service at this
         moment, because the request may have waited."""
         if self._loaded is not None and request.loaded is not self._loaded:
-            request.use(self._loaded)
+            request.set_version(self._loaded)
         loaded = request.loaded
         loaded.in_use += 1
         try:
@@ -89,12 +89,12 @@ class ServingEngine:
                 loaded.close()
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """Return whether the writer of the version in service has finished no batch for too long."""
         loaded = self._loaded
         if loaded is None or loaded.batch_writer is None:
             return False
-        return loaded.batch_writer.stalled_s > self.settings.stalled_s
+        return loaded.batch_writer.seconds_without_progress > self.settings.stalled_s
 
     def close(self) -> None:
         """Release all resources. No request may be in flight."""
@@ -109,6 +109,6 @@ class ServingEngine:
         month = current_month()
         if self._client is None or self._client[0] != month:
             cap = math.inf if self.settings.month_usd is None else self.settings.month_usd
-            account = Account(f"{PURPOSE}-{month}", PURPOSE, cap)
+            account = Account(f"{LEDGER_PURPOSE}-{month}", LEDGER_PURPOSE, cap)
             self._client = month, WorkerClient(self._cache, self._ledger, account)
         return self._client[1]

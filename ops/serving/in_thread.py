@@ -30,24 +30,25 @@ class EngineThread:
         self._thread.start()
 
     @classmethod
-    def load(cls, files: VersionFiles, workspace: Workspace, settings: Serving) -> EngineThread:
+    def from_files(cls, files: VersionFiles, workspace: Workspace, settings: Serving) -> EngineThread:
         """Load a version and serve it. Raises the errors of `LoadedVersion.read`."""
-        loaded = LoadedVersion.read(files, settings, workspace)
-        return cls.of(loaded, workspace, settings)
+        loaded = LoadedVersion.load(files, settings, workspace)
+        return cls.from_loaded(loaded, workspace, settings)
 
     @classmethod
-    def of(cls, loaded: LoadedVersion, workspace: Workspace, settings: Serving) -> EngineThread:
+    def from_loaded(cls, loaded: LoadedVersion, workspace: Workspace, settings: Serving) -> EngineThread:
         """Serve a version that is loaded already."""
         thread = cls(workspace, settings)
-        thread.engine.serve(loaded)
+        thread.engine.replace_version(loaded)
         return thread
 
-    def ask(self, problem: Problem, options: RequestOptions) -> Answer:
-        """Return the answer to a question. Raises the errors of `ServedRequest.run`."""
-        return self.run(self._answer(problem, options, None))
+    def answer_question(self, problem: Problem, options: RequestOptions) -> Answer:
+        """Return the answer to a question. Raises the errors of `ServedRequest.run_coroutine`."""
+        return self.run_coroutine(self._answer(problem, options, None))
 
-    def stream(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
-        """Yield steps and fallbacks as they end, and finally the answer. Raises the errors of `ServedRequest.run`."""
+    def stream_answer(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
+        """Yield steps and fallbacks as they end, and finally the answer. Raises the errors of
+        `ServedRequest.run_coroutine`."""
         progress: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
         answer = asyncio.run_coroutine_threadsafe(self._answer(problem, options, progress), self._loop)
         answer.add_done_callback(lambda _: progress.put(None))
@@ -58,7 +59,7 @@ class EngineThread:
         finally:
             answer.cancel()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_coroutine(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the engine's event loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
@@ -71,8 +72,8 @@ class EngineThread:
     async def _answer(
         self, problem: Problem, options: RequestOptions, progress: queue.SimpleQueue[StepTrace | Fallback | None] | None
     ) -> Answer:
-        request = await self.engine.request(problem, options, None if progress is None else progress.put, "input")
-        with self.engine.answering(request):
+        request = await self.engine.make_request(problem, options, None if progress is None else progress.put, "input")
+        with self.engine.hold_version(request):
             return await request.run()
 
     def _run(self) -> None:

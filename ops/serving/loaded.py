@@ -20,17 +20,17 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.serving.batching import BatchWriter, CompletionWriter
-from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, question
-from ops.serving.scope import Scope
-from ops.serving.strengths import Strengths
+from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, make_problem
+from ops.serving.scope import TrainingScope
+from ops.serving.strengths import WorkerStrengths
 from ops.workers.providers import find_price
 from ops.workers.unsent import check_pool
 from ops.workflow.play import CallBudget
 from ops.workflow.team import Team
 
-SERVER_LANES = 64
+MAX_SERVER_REQUESTS = 64
 """How many requests are sent to a vLLM server at the same time. The server batches them itself."""
-_PROBES = (r"What is $6 \cdot 7$?", "What is 6 * 7?", "Which element has the symbol Fe?")
+_PROBE_QUESTIONS = (r"What is $6 \cdot 7$?", "What is 6 * 7?", "Which element has the symbol Fe?")
 
 
 class VersionFiles(NamedTuple):
@@ -55,20 +55,20 @@ class LoadedVersion:
     pool: Pool
     team: Team
     """The team, without a client, of those offered workers that the pool in use has."""
-    strengths: Strengths
+    strengths: WorkerStrengths
     prices: Mapping[str, Price]
     """The price of each worker, by name."""
     batch_writer: BatchWriter | None
     """The writer of workflows; None if a worker writes them (`PromptedConductor`)."""
-    calls: CallBudget | None
+    call_budget: CallBudget | None
     """The call budget over all rounds since the version was loaded; None if the version writes one round."""
-    scope: Scope | None = None
+    scope: TrainingScope | None = None
     """Which questions the version was trained on; None if it was released without this information."""
     in_use: int = 0
     """The number of requests that still use the version."""
 
     @classmethod
-    def read(
+    def load(
         cls, files: VersionFiles, settings: Serving, workspace: Workspace,
         *, on_batch: Callable[[int], None] | None = None,
     ) -> LoadedVersion:  # fmt: skip
@@ -90,57 +90,57 @@ class LoadedVersion:
             torch.set_num_threads(settings.threads)
         elif isinstance(conductor, ScratchConductor):
             threadpool_limits(settings.threads, user_api="blas")
-        strengths = Strengths.of(files.settings.get("strengths") or {})
+        strengths = WorkerStrengths.from_dict(files.settings.get("strengths") or {})
         if not strengths.accuracy:  # a version registered without profiles
-            strengths = Strengths.read(workspace.data)
-        loaded = cls.of(
-            files.version, conductor, card, pool, settings, file=file, strengths=strengths, on_batch=on_batch
+            strengths = WorkerStrengths.load(workspace.data)
+        loaded = cls.from_parts(
+            files.version, conductor, card, pool, settings, pool_file=file, strengths=strengths, on_batch=on_batch
         )
-        loaded.scope = Scope.read(files.policy)
+        loaded.scope = TrainingScope.read(files.policy)
         return loaded
 
     @classmethod
-    def of(
+    def from_parts(
         cls, version: str, conductor: CompletionWriter | PromptedConductor, card: PolicyCard, pool: Pool,
-        settings: Serving, *, file: Path | str = "config/pools", strengths: Strengths | None = None,
+        settings: Serving, *, pool_file: Path | str = "config/pools", strengths: WorkerStrengths | None = None,
         on_batch: Callable[[int], None] | None = None,
     ) -> LoadedVersion:  # fmt: skip
-        """Make a version from its parts. Raises the errors of `read`."""
+        """Make a version from its parts. Raises the errors of `load`."""
         known = tuple(worker for worker in pool.workers if worker.name in card.offered)
         if not known:
             problem = f"has none of the workers of the policy: {', '.join(card.offered)}"
-            raise DataError(file, "workers", problem, "Name some of them, or train the policy on that pool")
+            raise DataError(pool_file, "workers", problem, "Name some of them, or train the policy on that pool")
         there = pool.model_copy(update={"workers": known})
-        check_pool(there, file)
-        prices = {worker.name: find_price(worker, file) for worker in known}
+        check_pool(there, pool_file)
+        prices = {worker.name: find_price(worker, pool_file) for worker in known}
         return cls(
             version=version,
             conductor=conductor,
             card=card,
             pool=pool,
             team=card.build_team(there, resources_folder() / "data", card.execution),
-            strengths=replace(strengths or Strengths(), prices=prices),
+            strengths=replace(strengths or WorkerStrengths(), prices=prices),
             prices=prices,
             batch_writer=None
             if isinstance(conductor, PromptedConductor)
             else BatchWriter(
                 conductor,
                 settings.batch if not isinstance(conductor, ServedConductor) else 1,
-                lanes=SERVER_LANES if isinstance(conductor, ServedConductor) else 1,
+                lanes=MAX_SERVER_REQUESTS if isinstance(conductor, ServedConductor) else 1,
                 on_batch=on_batch,
             ),
-            calls=None if card.rounds is None else CallBudget(card.rounds.calls_ratio),
+            call_budget=None if card.rounds is None else CallBudget(card.rounds.calls_ratio),
         )
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def worker_names(self) -> tuple[str, ...]:
         """Return the names of the workers that the version may call, in its own order."""
         return tuple(self.team.names[ordinal] for ordinal in self.team.ordinals)
 
-    def offered(self, options: RequestOptions) -> tuple[int, ...]:
+    def select_ordinals(self, options: RequestOptions) -> tuple[int, ...]:
         """Return the ordinals of the workers that a request may use. Raises `RequestError` for an unknown worker, or if
         none remains."""
-        check_worker_names(options, self.names)
+        check_worker_names(options, self.worker_names)
         workers = [
             self.team.workers[ordinal]
             for ordinal in self.team.ordinals
@@ -149,9 +149,9 @@ class LoadedVersion:
         ]
         if not workers:
             field = f"{options.field}.{'forbidden' if options.forbidden else 'allowed'}"
-            raise RequestError(field, "leaves no worker", f"Workers here: {', '.join(self.names)}")
+            raise RequestError(field, "leaves no worker", f"Workers here: {', '.join(self.worker_names)}")
         if options.preference == "cost":
-            workers = self.strengths.cheaper_half(workers)
+            workers = self.strengths.select_cheaper_half(workers)
         names = {worker.name for worker in workers}
         return tuple(ordinal for ordinal in self.team.ordinals if self.team.names[ordinal] in names)
 
@@ -159,7 +159,7 @@ class LoadedVersion:
         """Return whether a prompt leaves room for a completion; safe from any thread."""
         return self.conductor.has_room(messages)
 
-    def prove(self) -> None:
+    def check_writes_workflows(self) -> None:
         """Write workflows for a few simple questions, so that a version that cannot write does not replace one that
         works.
 
@@ -168,7 +168,7 @@ class LoadedVersion:
         """
         if isinstance(self.conductor, PromptedConductor):
             return
-        problems = [question(text, RequestOptions()) for text in _PROBES]
+        problems = [make_problem(text, RequestOptions()) for text in _PROBE_QUESTIONS]
         prompts = [self.team.build_messages(problem) for problem in problems]
         completions = self.conductor.complete(prompts, temperature=0.0, seed=0)
         if all(self.team.parse(completion.text).workflow is None for completion in completions):

@@ -15,9 +15,9 @@ from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.serving.answer import Answer, Fallback, Status, Then, TimedCompletion, VoteResult
+from ops.serving.answer import Answer, Fallback, FallbackAction, Status, TimedCompletion, VoteResult
 from ops.serving.loaded import LoadedVersion
-from ops.serving.request_budget import RequestBudget, RequestOverBudget
+from ops.serving.request_budget import RequestBudget, RequestBudgetExceededError
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import ParseResult, Workflow
@@ -47,7 +47,7 @@ class _Voter(NamedTuple):
     run: QuestionTrace
 
 
-class _Election:
+class _WorkflowVote:
     """The vote over several workflows of one question; after each wave, the answer has the workflow that leads."""
 
     def __init__(self, answer: Answer, ballot: Ballot) -> None:
@@ -59,7 +59,7 @@ class _Election:
         """Return the numbers of the workflows to run now, side by side; empty once the answer stands."""
         return await asyncio.to_thread(self._ballot.next_workflows)
 
-    async def count(self, wave: range, ended: Sequence[_Voter | BaseException | None]) -> None:
+    async def count_answers(self, wave: range, ended: Sequence[_Voter | BaseException | None]) -> None:
         """Count the answers of a wave. Raises the first error among them."""
         voters: dict[int, _Voter | None] = {}
         for number, each in zip(wave, ended, strict=True):
@@ -73,7 +73,7 @@ class _Election:
         winners, answer = await asyncio.to_thread(lambda: self._ballot.winners), self._answer
         answer.vote = VoteResult(len(self._ballot.answers), len(winners), self._latency_s)
         if (winner := self._voters.get(winners[0])) is not None:
-            answer.completion, answer.workflow, answer.standing = winner
+            answer.completion, answer.workflow, answer.answer_run = winner
 
 
 class ServedRequest:
@@ -96,19 +96,19 @@ class ServedRequest:
         self._next_call_usd: list[float] = []
         """Worst cases of the calls that the budget did not allow."""
         self.answer = Answer(problem, loaded.version)
-        self.use(loaded)
+        self.set_version(loaded)
 
-    def use(self, loaded: LoadedVersion) -> None:
+    def set_version(self, loaded: LoadedVersion) -> None:
         """Let this version answer the request. It is called before `run`. Raises `RequestError`."""
         self.loaded, self.answer.version = loaded, loaded.version
-        self.answer.notice = "" if loaded.scope is None else loaded.scope.notice(self.answer.problem.question)
+        self.answer.notice = "" if loaded.scope is None else loaded.scope.write_notice(self.answer.problem.question)
         own, most = self._options.budget_usd, self._settings.budget_usd
         self._budget = RequestBudget(self._client, most if own is None else min(own, most), loaded.prices)
-        self._left = list(loaded.offered(self._options))
+        self._left = list(loaded.select_ordinals(self._options))
 
     async def check_length(self, field: str) -> None:
         """Raise `QuestionTooLongError`, which names `field`, if the question is too long for the policy."""
-        messages, limit = self._team().build_messages(self.answer.problem), self.loaded.conductor.prompt_limit
+        messages, limit = self._make_team().build_messages(self.answer.problem), self.loaded.conductor.prompt_limit
         if limit is not None and not await asyncio.to_thread(self.loaded.has_room, messages):
             raise QuestionTooLongError(field, limit)
 
@@ -124,16 +124,19 @@ class ServedRequest:
         try:
             async with limit:
                 if not self._voting:
-                    await self._first()
+                    await self._run_first_workflow()
                     return answer
-                election, team = _Election(answer, Ballot.for_problem(answer.problem, vote)), self._team()
+                election, team = _WorkflowVote(answer, Ballot.for_problem(answer.problem, vote)), self._make_team()
                 while wave := await election.next_wave():
                     # All end before an error is raised, because calls in flight are paid for and must be cached.
-                    running = (self._further(each, vote.temperature, team) if each else self._first() for each in wave)
-                    await election.count(wave, await asyncio.gather(*running, return_exceptions=True))
+                    running = (
+                        self._run_voter(each, vote.temperature, team) if each else self._run_first_workflow()
+                        for each in wave
+                    )
+                    await election.count_answers(wave, await asyncio.gather(*running, return_exceptions=True))
                 self._voting = False
-                if answer.standing is not None:
-                    self._end("answered", "")
+                if answer.answer_run is not None:
+                    self._set_status("answered", "")
                 else:  # nothing was kept
                     answer.status = self._first_status
                     answer.fallbacks = [each._replace(then="nothing") for each in answer.fallbacks]
@@ -141,80 +144,82 @@ class ServedRequest:
             if not limit.expired():
                 raise  # not the deadline: a bug
             self._voting = False
-            self._end("timed_out", f"the deadline of {deadline_s:g} s passed")
+            self._set_status("timed_out", f"the deadline of {deadline_s:g} s passed")
         finally:
             answer.paid_usd = self._budget.paid_usd
         return answer
 
-    async def _further(self, number: int, temperature: float, team: Team) -> _Voter | None:
+    async def _run_voter(self, number: int, temperature: float, team: Team) -> _Voter | None:
         """Write and execute another workflow; None, with a fallback, without an answer. The seed is none of those with
         which the first workflow is tried."""
         messages = team.build_messages(self.answer.problem)
-        with self._clock("writing_s"):
+        with self._measure_time("writing_s"):
             try:
-                completion = await self._draft(messages, temperature, seed=self._settings.attempts + number)
+                completion = await self._request_completion(
+                    messages, temperature, seed=self._settings.attempts + number
+                )
             except PodiumError as error:
-                self._note("writer_failed", error, "kept")
+                self._record_error("writer_failed", error, "kept")
                 return None
         parsed = team.parse(completion)
         if parsed.workflow is None:
-            self._fall_back("no_workflow", "", f"{parsed.failure}: {parsed.detail}", "kept")
+            self._record_fallback("no_workflow", "", f"{parsed.failure}: {parsed.detail}", "kept")
             return None
         run = await self._execute(WrittenWorkflow(parsed.workflow, completion), team, number)
         return None if run is None or run.answer is None else _Voter(completion, parsed.workflow.render(), run)
 
-    async def _first(self) -> _Voter | None:
+    async def _run_first_workflow(self) -> _Voter | None:
         """Write the first workflow and execute it, with all fallbacks; None without an answer."""
-        written = await self._write()
+        written = await self._write_workflow()
         if not self._options.execute:
             if written is None and self.answer.fallbacks[-1].reason in ("over_budget", "server_budget"):
-                self._end(*self._why_no_answer())
+                self._set_status(*self._explain_no_answer())
             elif written is None:
-                self._end("no_workflow", f"no workflow was written ({self.answer.fallbacks[-1].error})")
+                self._set_status("no_workflow", f"no workflow was written ({self.answer.fallbacks[-1].error})")
             else:
-                self._end("not_run", "")
+                self._set_status("not_run", "")
                 self.answer.text = self.answer.workflow
             return None
         rewrites = self._settings.rewrites
         while written is not None:
             run = await self._execute(written)
             if run is not None and run.answer is not None:
-                self._keep(run)
-                return self._standing_voter()
-            failed = self._failed(run)
+                self._record_run(run)
+                return self._make_first_voter()
+            failed = self._find_failed_workers(run)
             self._left = [ordinal for ordinal in self._left if ordinal not in failed]
             if not self._left or rewrites == 0 or not failed:
                 break
             rewrites -= 1
-            written = await self._write()
+            written = await self._write_workflow()
             if written is not None:
-                self._resolve("rewritten")
+                self._resolve_fallbacks("rewritten")
         await self._try_workers()
-        return self._standing_voter()
+        return self._make_first_voter()
 
-    def _standing_voter(self) -> _Voter | None:
+    def _make_first_voter(self) -> _Voter | None:
         answer = self.answer
-        return _Voter(answer.completion, answer.workflow, answer.standing) if answer.standing is not None else None
+        return _Voter(answer.completion, answer.workflow, answer.answer_run) if answer.answer_run is not None else None
 
     # ── writing ──────────────────────────────────────────────────────────────
 
-    def _team(self) -> Team:
+    def _make_team(self) -> Team:
         team = self.loaded.team
         if len(self._left) < len(team.ordinals):
             team = team.restrict_to(self._left)
         return replace(team, client=self._budget, answer_parameters=self._options.worker_parameters)
 
-    async def _write(self) -> WrittenWorkflow | None:
+    async def _write_workflow(self) -> WrittenWorkflow | None:
         """A workflow: greedy first, then sampled. None, with a fallback, where none is written."""
-        team, detail = self._team(), ""
+        team, detail = self._make_team(), ""
         messages = team.build_messages(self.answer.problem)
-        with self._clock("writing_s"):
+        with self._measure_time("writing_s"):
             for attempt in range(self._settings.attempts):
                 temperature = RETRY_TEMPERATURE if attempt else 0.0
                 try:
-                    completion = await self._draft(messages, temperature, seed=attempt)
+                    completion = await self._request_completion(messages, temperature, seed=attempt)
                 except PodiumError as error:
-                    self._note("writer_failed", error)
+                    self._record_error("writer_failed", error)
                     return None
                 self.answer.attempts += 1
                 self.answer.completion = completion
@@ -223,21 +228,23 @@ class ServedRequest:
                     self.answer.workflow = parsed.workflow.render()
                     return WrittenWorkflow(parsed.workflow, completion)
                 detail = f"{parsed.failure}: {parsed.detail}"
-        self._fall_back("no_workflow", "", detail)
+        self._record_fallback("no_workflow", "", detail)
         return None
 
-    async def _draft(self, messages: Sequence[Message], temperature: float = 0.0, seed: int = 0) -> str:
+    async def _request_completion(self, messages: Sequence[Message], temperature: float = 0.0, seed: int = 0) -> str:
         """One completion, noted among the answer's drafts."""
         asked = time.time()
         try:
-            written, began = await self._completion(messages, temperature, seed, asked)
+            written, began = await self._complete(messages, temperature, seed, asked)
         except PodiumError as error:
-            self.answer.drafts.append(TimedCompletion(tuple(messages), asked, asked, time.time(), None, str(error)))
+            self.answer.completions.append(
+                TimedCompletion(tuple(messages), asked, asked, time.time(), None, str(error))
+            )
             raise
-        self.answer.drafts.append(TimedCompletion(tuple(messages), asked, began, time.time(), written))
+        self.answer.completions.append(TimedCompletion(tuple(messages), asked, began, time.time(), written))
         return written.text
 
-    async def _completion(
+    async def _complete(
         self, messages: Sequence[Message], temperature: float, seed: int, asked: float
     ) -> tuple[Completion, float]:
         """One completion, and when it began to be written. A worker that writes is paid from the request's budget, and
@@ -257,32 +264,32 @@ class ServedRequest:
         """Execute the workflow with this number and its further rounds; None, with a fallback, where that is broken
         off."""
         limits = None if self._options.preference == "cost" else self.loaded.card.rounds
-        team = team or self._team()
+        team = team or self._make_team()
         question = Question(self.answer.problem, team, number, written.completion, ParseResult(written.workflow))
-        then: Then = "kept" if number else "nothing"
-        with self._clock("working_s"):
+        then: FallbackAction = "kept" if number else "nothing"
+        with self._measure_time("working_s"):
             try:
                 [run] = await answer_questions(
-                    [question], self._write_on, limits,
-                    budget=self.loaded.calls, has_room=self.loaded.has_room,
-                    on_step=self._step if number else self._progress,
+                    [question], self._write_later_rounds, limits,
+                    budget=self.loaded.call_budget, has_room=self.loaded.has_room,
+                    on_step=self._record_step if number else self._report_progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:
-                self._note("", error, then)
+                self._record_error("", error, then)
                 return None
         self.answer.runs.append(run)
-        for step in _failures(run):
-            self._fall_back(step.status, step.worker, step.error, then)
+        for step in _list_failed_steps(run):
+            self._record_fallback(step.status, step.worker, step.error, then)
         if run.answer is None and run.status == "timed_out":
-            self._fall_back("timed_out", "", run.error, then)
+            self._record_fallback("timed_out", "", run.error, then)
         return run
 
-    async def _write_on(self, prompts: list[list[Message]]) -> list[str]:
+    async def _write_later_rounds(self, prompts: list[list[Message]]) -> list[str]:
         """The completion of a later round."""
         try:
-            return [await self._draft(prompt) for prompt in prompts]
+            return [await self._request_completion(prompt) for prompt in prompts]
         except PodiumError as error:  # a later round is missing, and the answer of the round before stands
-            self._fall_back("writer_failed", "", str(error))
+            self._record_fallback("writer_failed", "", str(error))
             return [""] * len(prompts)
 
     async def _try_workers(self) -> None:
@@ -290,70 +297,70 @@ class ServedRequest:
         fallbacks = self.answer.fallbacks
         while self._left and not any(fallback.reason == "server_budget" for fallback in fallbacks):
             workers = [self.loaded.team.workers[ordinal] for ordinal in self._left]
-            best, source = self.loaded.strengths.best(workers, self.answer.problem.domain)
-            self._resolve("best_worker", f"{best.name}, by {source}")
+            best, source = self.loaded.strengths.choose_best(workers, self.answer.problem.domain)
+            self._resolve_fallbacks("best_worker", f"{best.name}, by {source}")
             ordinal = next(ordinal for ordinal in self._left if self.loaded.team.workers[ordinal] is best)
             workflow = Workflow.single(ordinal)
             self.answer.workflow = workflow.render()
             run = await self._execute(WrittenWorkflow(workflow, self.answer.workflow))
             if run is not None and run.answer is not None:
-                self._keep(run)
+                self._record_run(run)
                 return
             self._left.remove(ordinal)
-        self._resolve("nothing")
-        self._end(*self._why_no_answer())
+        self._resolve_fallbacks("nothing")
+        self._set_status(*self._explain_no_answer())
 
     # ── results ──────────────────────────────────────────────────────────────
 
-    def _step(self, item: StepTrace | WorkflowTrace) -> None:
+    def _record_step(self, item: StepTrace | WorkflowTrace) -> None:
         if isinstance(item, StepTrace):
             self.answer.steps.append(item)
             if self._on_progress is not None:
                 self._on_progress(item)
 
-    def _progress(self, item: StepTrace | WorkflowTrace) -> None:
-        self._step(item)
+    def _report_progress(self, item: StepTrace | WorkflowTrace) -> None:
+        self._record_step(item)
         if isinstance(item, WorkflowTrace) and item.answer is not None:  # in case the next round fails
-            self.answer.standing = QuestionTrace.from_execution(item)
+            self.answer.answer_run = QuestionTrace.from_execution(item)
 
-    def _keep(self, run: QuestionTrace) -> None:
-        self.answer.standing = run
-        self._resolve("kept")
-        self._end("answered", "")
+    def _record_run(self, run: QuestionTrace) -> None:
+        self.answer.answer_run = run
+        self._resolve_fallbacks("kept")
+        self._set_status("answered", "")
 
-    def _end(self, status: Status, error: str) -> None:
+    def _set_status(self, status: Status, error: str) -> None:
         answer = self.answer
-        if answer.standing is not None:
+        if answer.answer_run is not None:
             if status not in ("answered", "cancelled"):
                 answer.fallbacks.append(Fallback(status, "", "kept", error=error))
-            status, answer.text, error = "answered", answer.standing.answer, ""
+            status, answer.text, error = "answered", answer.answer_run.answer, ""
         answer.error = error
         if self._voting:
             self._first_status = status  # the answer counts as cancelled until the vote has ended
         else:
             answer.status = status
 
-    def _failed(self, run: QuestionTrace | None) -> set[int]:
-        names = {step.worker for step in _failures(run)} if run is not None else set()
+    def _find_failed_workers(self, run: QuestionTrace | None) -> set[int]:
+        names = {step.worker for step in _list_failed_steps(run)} if run is not None else set()
         names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == "misconfigured"}
         return {ordinal for ordinal in self._left if self.loaded.team.names[ordinal] in names}
 
-    def _note(self, reason: str, error: PodiumError, then: Then = "nothing") -> None:
+    def _record_error(self, reason: str, error: PodiumError, then: FallbackAction = "nothing") -> None:
         """Add the fallback for a call that was not made: a budget's, a wrong setting's, or `reason`."""
         worker = ""
-        if isinstance(error, RequestOverBudget):
+        if isinstance(error, RequestBudgetExceededError):
             self._next_call_usd.append(error.worst_usd)
             reason = "over_budget"
         elif isinstance(error, OverBudget):
             reason = "server_budget"
         elif isinstance(error, ConfigError):
-            reason, worker = "misconfigured", self._worker_in(error)
-        self._fall_back(reason, worker, str(error), then)
+            reason, worker = "misconfigured", self._find_worker_in(error)
+        self._record_fallback(reason, worker, str(error), then)
 
-    def _fall_back(self, reason: str, worker: str, error: str, then: Then = "nothing") -> None:
+    def _record_fallback(self, reason: str, worker: str, error: str, then: FallbackAction = "nothing") -> None:
         self.answer.fallbacks.append(Fallback(reason, worker, then, error=error))
 
-    def _resolve(self, then: str, by: str = "") -> None:
+    def _resolve_fallbacks(self, then: str, by: str = "") -> None:
         """Complete the fallbacks that are still open."""
         fallbacks = self.answer.fallbacks
         for index, fallback in enumerate(fallbacks):
@@ -362,7 +369,7 @@ class ServedRequest:
                 if self._on_progress is not None:
                     self._on_progress(fallbacks[index])
 
-    def _why_no_answer(self) -> tuple[Status, str]:
+    def _explain_no_answer(self) -> tuple[Status, str]:
         last, reasons = self.answer.fallbacks[-1], [fallback.reason for fallback in self.answer.fallbacks]
         if "over_budget" in reasons:
             budget, paid = self._budget.budget_usd, self._budget.paid_usd
@@ -377,13 +384,13 @@ class ServedRequest:
         status = last.reason if last.reason in (*STEP_FAILURES, "timed_out") else "unreachable"
         return status, f"no worker on offer gave an answer; the last error: {last.error}"  # type: ignore[return-value]
 
-    def _worker_in(self, error: ConfigError) -> str:
+    def _find_worker_in(self, error: ConfigError) -> str:
         """The worker whose setting a `ConfigError` names."""
         names = sorted(self.loaded.team.names, key=len, reverse=True)
         return next((name for name in names if f"{error.field}.".startswith(f"workers.{name}.")), "")
 
     @contextmanager
-    def _clock(self, part: str) -> Iterator[None]:
+    def _measure_time(self, part: str) -> Iterator[None]:
         began = time.monotonic()
         try:
             yield
@@ -391,6 +398,6 @@ class ServedRequest:
             setattr(self.answer, part, getattr(self.answer, part) + time.monotonic() - began)
 
 
-def _failures(run: QuestionTrace) -> Sequence[StepTrace]:
+def _list_failed_steps(run: QuestionTrace) -> Sequence[StepTrace]:
     """The failed steps of the last execution: earlier ones already had their fallback."""
     return [step for step in run.executions[-1].steps if step.status in STEP_FAILURES] if run.executions else []

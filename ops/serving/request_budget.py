@@ -16,7 +16,7 @@ from ops.workers.replies import clean_stored_response
 from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 
 
-class RequestOverBudget(OverBudget):
+class RequestBudgetExceededError(OverBudget):
     """The next call was not sent, because its worst case would exceed the budget of the request.
 
     `worst_usd` is that worst case in USD.
@@ -47,13 +47,13 @@ class RequestBudget:
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
-        """Return a worker's response, as `Client.complete` does. Raises `RequestOverBudget` as well."""
+        """Return a worker's response, as `Client.complete` does. Raises `RequestBudgetExceededError` as well."""
         price = self._prices[worker.name]
         worst = price.compute_max_usd(max_prompt_tokens(messages), worker.max_tokens, worker.service_tier)
         if self._left_usd < worst:
             if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
                 return clean_stored_response(worker, hit)
-            await self._wait_for(worst, worker)
+            await self._wait_until_affordable(worst, worker)
         self._reserved_usd += worst
         try:
             response = await self._client.complete(worker, messages, sample=sample, turn=turn)
@@ -68,10 +68,10 @@ class RequestBudget:
     def _left_usd(self) -> float:
         return self.budget_usd - self.paid_usd - self._reserved_usd
 
-    async def _wait_for(self, worst_usd: float, worker: Worker) -> None:
-        """Wait until calls in flight give back enough of what they reserved. Raises `RequestOverBudget`."""
+    async def _wait_until_affordable(self, worst_usd: float, worker: Worker) -> None:
+        """Wait until calls in flight give back enough of what they reserved. Raises `RequestBudgetExceededError`."""
         async with self._returned:
             while self._left_usd < worst_usd:
                 if self._reserved_usd <= 0:
-                    raise RequestOverBudget(worker.name, worst_usd, self._left_usd, self.budget_usd)
+                    raise RequestBudgetExceededError(worker.name, worst_usd, self._left_usd, self.budget_usd)
                 await self._returned.wait()

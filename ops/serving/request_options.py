@@ -78,7 +78,7 @@ class RequestOptions(Settings):
     @field_validator("response_format")
     @classmethod
     def _is_a_form(cls, form: dict[str, Any] | None) -> dict[str, Any] | None:
-        return read_format(form)
+        return read_response_format(form)
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -102,7 +102,7 @@ class RequestOptions(Settings):
         return self._field
 
 
-def read_format(form: object) -> dict[str, Any] | None:
+def read_response_format(form: object) -> dict[str, Any] | None:
     """Return the JSON format that OpenAI's `response_format` demands; None if any text will do. Raises `ValueError`."""
     if form is None or form == {"type": "text"}:
         return None
@@ -137,7 +137,7 @@ def read_options(values: object, field: str) -> RequestOptions:
     return options
 
 
-def question(text: str, options: RequestOptions, field: str = "messages") -> Problem:
+def make_problem(text: str, options: RequestOptions, field: str = "messages") -> Problem:
     """Return a user's question as a problem. Its grader decides the form of the answer; nothing is graded.
 
     `field` is the part of the request that holds the text. Raises `RequestError` if the text is empty.

@@ -19,56 +19,58 @@ from pathlib import Path
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 
-FILE = "scope.json"
+SCOPE_FILE = "scope.json"
 """The file in the folder of a released version's policy."""
-PASSING = 0.95
-"""The share of the in-domain test questions that reach the threshold `Scope.least`."""
-FEWEST = 20
+PASSING_SHARE = 0.95
+"""The share of the in-domain test questions that reach the threshold `TrainingScope.min_known_share`."""
+MIN_TEST_QUESTIONS = 20
 """With fewer test questions than this, no threshold is set."""
-WORD = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*|[^\w\s]")
+WORD_PATTERN = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*|[^\w\s]")
 
 
 @dataclass(frozen=True)
-class Scope:
+class TrainingScope:
     """What a version was trained on."""
 
-    least: float
+    min_known_share: float
     """A question is similar to the training mix if it has at least this share of known pairs, in [0, 1]."""
-    known: frozenset[int]
+    known_pairs: frozenset[int]
     """The hashes of the pairs of neighbouring words in the training mix. No question can be read from them."""
 
     @classmethod
-    def measure(cls, mix: Iterable[str], tests: Iterable[str]) -> Scope | None:
-        """Set the threshold for a training mix from the in-domain test questions that `is_calibrating` chooses; None if
-        there are fewer than `FEWEST`."""
-        known = frozenset(pair for question in mix for pair in pairs(question))
-        shares = sorted(cls(0.0, known).share(question) for question in tests if is_calibrating(question))
-        return cls(shares[int((1 - PASSING) * len(shares))], known) if len(shares) >= FEWEST else None
+    def measure(cls, mix: Iterable[str], tests: Iterable[str]) -> TrainingScope | None:
+        """Set the threshold for a training mix from the in-domain test questions that `is_calibration_question`
+        chooses; None if there are fewer than `MIN_TEST_QUESTIONS`."""
+        known = frozenset(pair for question in mix for pair in hash_word_pairs(question))
+        shares = sorted(
+            cls(0.0, known).compute_known_share(question) for question in tests if is_calibration_question(question)
+        )
+        return cls(shares[int((1 - PASSING_SHARE) * len(shares))], known) if len(shares) >= MIN_TEST_QUESTIONS else None
 
-    def share(self, question: str) -> float:
+    def compute_known_share(self, question: str) -> float:
         """Return the share of a question's pairs of neighbouring words that the training mix has, in [0, 1]."""
-        asked = pairs(question)
-        return sum(pair in self.known for pair in asked) / len(asked)
+        asked = hash_word_pairs(question)
+        return sum(pair in self.known_pairs for pair in asked) / len(asked)
 
-    def notice(self, question: str) -> str:
+    def write_notice(self, question: str) -> str:
         """Return a sentence about a question that lies outside of the training; empty for any other question."""
-        share = self.share(question)
-        if share >= self.least:
+        share = self.compute_known_share(question)
+        if share >= self.min_known_share:
             return ""
         return (
             "This question lies outside of what this version was trained on, so its answer may well be wrong: "
-            f"{share:.0%} of the question's word pairs occur in the training questions, while {PASSING:.0%} of the "
-            f"test questions reach {self.least:.0%}."
+            f"{share:.0%} of the question's word pairs occur in the training questions, while {PASSING_SHARE:.0%} of "
+            f"the test questions reach {self.min_known_share:.0%}."
         )
 
     def write(self, folder: Path) -> None:
         """Write the scope into the folder of the policy."""
-        write_text(folder / FILE, json.dumps({"least": self.least, "known": sorted(self.known)}))
+        write_text(folder / SCOPE_FILE, json.dumps({"least": self.min_known_share, "known": sorted(self.known_pairs)}))
 
     @classmethod
-    def read(cls, folder: Path) -> Scope | None:
+    def read(cls, folder: Path) -> TrainingScope | None:
         """Read the scope of the policy in `folder`; None if it was released without one. Raises `DataError`."""
-        file = folder / FILE
+        file = folder / SCOPE_FILE
         if not file.is_file():
             return None
         try:
@@ -79,14 +81,14 @@ class Scope:
             raise DataError(file, "", problem, "Go back with `podium rollback`, or train the version again") from None
 
 
-def pairs(question: str) -> Collection[int]:
+def hash_word_pairs(question: str) -> Collection[int]:
     """Return the hashes of a question's pairs of neighbouring words, with repetitions."""
-    words = ["0" if word[0].isdigit() else word for word in WORD.findall(question.lower())]
+    words = ["0" if word[0].isdigit() else word for word in WORD_PATTERN.findall(question.lower())]
     texts = (f"{first} {second}" for first, second in pairwise(["", *words, ""]))
     return [zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in texts]
 
 
-def is_calibrating(question: str) -> bool:
+def is_calibration_question(question: str) -> bool:
     """Return whether a test question helps to set the threshold. The other half of the questions measures how well the
     threshold works."""
     return hashlib.sha256(question.encode("utf-8", "surrogatepass")).digest()[0] % 2 == 0

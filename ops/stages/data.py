@@ -30,7 +30,7 @@ from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortl
 from ops.stages.profiles import materialize_profiles
 from ops.stages.raw_problems import RawProblems, materialize_raw, remove_other_files
 from ops.stages.responses import list_precached_keys
-from ops.versioning.settings import stage_modules
+from ops.versioning.settings import list_stage_modules
 
 STAGES = ("raw_problems", "shortlist", "worker_responses", "worker_profiles", "training_mix")
 """The data stages in order; each may read the files of those before it."""
@@ -82,7 +82,7 @@ def _raw_key(setup: Setup, benchmark: str) -> Key:
     if source.source == "embedded":
         key["files"] = data_version(resources_folder() / "data" / "knowledge")
     one = setup.recipe.model_copy(update={"benchmarks": {benchmark: source}})
-    return add_code_version(key, *stage_modules(one)["raw_problems"])
+    return add_code_version(key, *list_stage_modules(one)["raw_problems"])
 
 
 def _has_hidden_tests(setup: Setup, benchmark: str, files: list[Path]) -> bool:
@@ -107,7 +107,7 @@ def make_shortlist_once(setup: Setup, *, force: bool = False) -> Shortlist | Non
         "settings": _settings_key(setup, "benchmarks", "curation"),
         "seed": str(setup.recipe.seed),
     }
-    code = add_code_version(key, *stage_modules(setup.recipe)["shortlist"])
+    code = add_code_version(key, *list_stage_modules(setup.recipe)["shortlist"])
     with lock_files(setup.workspace, *files):
         return make_once(files, code, lambda: materialize_shortlist(setup), always=force)
 
@@ -138,7 +138,7 @@ def make_profiles_once(setup: Setup, *, force: bool = False) -> Profiles | None:
         "prices": setup.pool.prices_key,
         "settings": digest([setup.recipe.grpo.rollouts_per_question, setup.recipe.curation.rescued]),
     }
-    code = add_code_version(key, *stage_modules(setup.recipe)["worker_profiles"])
+    code = add_code_version(key, *list_stage_modules(setup.recipe)["worker_profiles"])
     with lock_files(setup.workspace, *files):
         return make_once(files, code, lambda: materialize_profiles(setup), always=force)
 
@@ -158,7 +158,7 @@ def make_mix_once(setup: Setup, *, force: bool = False) -> TrainingMix | None:
     }
     if SELECTORS[setup.recipe.curation.selector].reads_responses:
         key["responses"] = data_version(data / "responses")
-    code = add_code_version(key, *stage_modules(setup.recipe)["training_mix"])
+    code = add_code_version(key, *list_stage_modules(setup.recipe)["training_mix"])
     with lock_files(setup.workspace, *files):
         return make_once(files, code, lambda: materialize_mix(setup), always=force)
 

@@ -78,7 +78,7 @@ def score_policy(
 
             def count(played: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
                 nonlocal done
-                sample.take(played, traces)
+                sample.record(played, traces)
                 done += len(played)
                 if on_progress is not None:
                     on_progress(done, total, name)

@@ -18,9 +18,9 @@ from ops.core.workspace import Workspace
 from ops.evaluation.comparison import read_comparison
 from ops.release import aliases, mlflow_store, registry
 from ops.release.dossier import Dossier
-from ops.release.judgement import judge
-from ops.release.promotion import NO_CHAMPION, GateDecision, override
-from ops.reports.verdict import Fate, verdict_page
+from ops.release.judgement import apply_gate
+from ops.release.promotion import NO_CHAMPION, GateDecision, override_decision
+from ops.reports.verdict import VersionStatus, render_verdict_page
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ def judge_and_promote(setup: Setup, policy: Path, gate: PromotionGate) -> Promot
     `DataError`.
     """
     workspace, tested = setup.workspace, read_comparison(setup, policy)
-    challenger = registry.challenger_of(workspace, tested.policy)
-    judged = judge(setup, challenger, tested, gate)
-    promoted = aliases.promote(workspace, challenger.version, judged.decision, judged.dossier)
+    challenger = registry.get_challenger_with_policy(workspace, tested.policy)
+    judged = apply_gate(setup, challenger, tested, gate)
+    promoted = aliases.promote_version(workspace, challenger.version, judged.decision, judged.dossier)
     return _publish_outcome(workspace, challenger, judged.decision, promoted)
 
 
-def find_version_to_promote(workspace: Workspace, version: str | None) -> mlflow_store.Registered:
+def find_version_to_promote(workspace: Workspace, version: str | None) -> mlflow_store.RegisteredVersion:
     """Return the registered version with this number; for None, return the challenger.
 
     Raises `RegistryError` if there is no such version, and `ConfigError` for a blank number.
     """
     if version is not None and not version.strip():
         raise ConfigError("promote", "version", "is blank", "Name a version, or none for the challenger")
-    known = registry.named(workspace, version.strip()) if version else registry.challenger(workspace)
+    known = registry.get_version(workspace, version.strip()) if version else registry.find_challenger(workspace)
     if known is None:
         raise mlflow_store.RegistryError("There is no challenger: `podium run` registers one")
     return known
@@ -75,66 +75,68 @@ def promote_manually(
     replace; None stands for the present champion. Raises `RegistryError` if there is no such version, `ConfigError` for
     a blank name or reason, `Refused` and `Overtaken`.
     """
-    before, known = registry.champion(workspace), find_version_to_promote(workspace, version)
-    decision = override(registry.recorded_decision(workspace, known.version), by, reason)
+    before, known = registry.find_champion(workspace), find_version_to_promote(workspace, version)
+    decision = override_decision(registry.load_decision(workspace, known.version), by, reason)
     decision = replace(decision, against=against or (before.version if before else NO_CHAMPION))
     if before is not None and before.version == known.version:
         page = _publish_page(workspace, known)
         said = known.tags.get("verdict", "")
         return PromotionOutcome(
-            known.version, True, said, decision, registry.recorded(workspace, known.version), page, False
+            known.version, True, said, decision, registry.load_dossier(workspace, known.version), page, False
         )
-    return _publish_outcome(workspace, known, decision, aliases.promote(workspace, known.version, decision))
+    return _publish_outcome(workspace, known, decision, aliases.promote_version(workspace, known.version, decision))
 
 
 def roll_back(
     workspace: Workspace, reason: str, by: str = "", run: str = "", *, against: str | None = None
-) -> mlflow_store.Registered:
+) -> mlflow_store.RegisteredVersion:
     """Make the previous champion the champion again, and note the reason on the page of the replaced version.
 
     `run` identifies the caller's run, so that a repeated call changes nothing. `against` is the version that a person
     agreed to replace; None stands for the present champion. Raises `RegistryError` (also if another version became
     champion meanwhile), `Refused`, and `ConfigError` without a reason.
     """
-    gone = registry.champion(workspace)
-    back = aliases.rollback(workspace, reason, by, run, against=against or (gone.version if gone else None))
+    gone = registry.find_champion(workspace)
+    back = aliases.roll_back_champion(
+        workspace, reason, by, run, expected_champion=against or (gone.version if gone else None)
+    )
     if gone is not None and gone.version != back.version:
-        gone = registry.named(workspace, gone.version)
+        gone = registry.get_version(workspace, gone.version)
         _publish_page(workspace, gone)
         text = f"Version {gone.version} goes. {gone.tags['rolled_back']}"
         title = f"rolled back: version {back.version} is champion again"
-        notify(workspace, ROLLED_BACK.notice(title, text, _link_to_version(workspace, gone), version=gone.version))
+        notify(workspace, ROLLED_BACK.make_notice(title, text, _link_to_version(workspace, gone), version=gone.version))
     return back
 
 
 def _publish_outcome(
-    workspace: Workspace, before: mlflow_store.Registered, decision: GateDecision, promoted: bool
+    workspace: Workspace, before: mlflow_store.RegisteredVersion, decision: GateDecision, promoted: bool
 ) -> PromotionOutcome:
     """Write the version's verdict page, and send an alert if its verdict or its aliases changed."""
-    now = registry.named(workspace, before.version)
+    now = registry.get_version(workspace, before.version)
     page = _publish_page(workspace, now)
     said, facts = now.tags.get("verdict", ""), (_summarize_decision(now, decision), _link_to_version(workspace, now))
     if (said, now.aliases) == (before.tags.get("verdict"), before.aliases) and decision.override is None:
         pass  # a repeated judgement gave the same result
     elif promoted:
-        notify(workspace, PROMOTED.notice(f"version {now.version} is champion", *facts))
+        notify(workspace, PROMOTED.make_notice(f"version {now.version} is champion", *facts))
     else:
-        notify(workspace, KEPT_BACK.notice(f"version {now.version} was {said}", *facts, version=now.version))
-    return PromotionOutcome(now.version, promoted, said, decision, registry.recorded(workspace, now.version), page)
+        notify(workspace, KEPT_BACK.make_notice(f"version {now.version} was {said}", *facts, version=now.version))
+    return PromotionOutcome(now.version, promoted, said, decision, registry.load_dossier(workspace, now.version), page)
 
 
-def _publish_page(workspace: Workspace, registered: mlflow_store.Registered) -> Path:
+def _publish_page(workspace: Workspace, registered: mlflow_store.RegisteredVersion) -> Path:
     tags = registered.tags
-    fate = Fate(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
-    decision = registry.recorded_decision(workspace, registered.version)
-    text = verdict_page(registered.version, decision, registry.recorded(workspace, registered.version), fate)
+    fate = VersionStatus(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
+    decision = registry.load_decision(workspace, registered.version)
+    text = render_verdict_page(registered.version, decision, registry.load_dossier(workspace, registered.version), fate)
     file = workspace.reports / f"verdict-version-{registered.version}.html"
     write_text(file, text)
-    registry.log_file(workspace, registered, file, "report")
+    registry.attach_file(workspace, registered, file, "report")
     return file
 
 
-def _summarize_decision(registered: mlflow_store.Registered, decision: GateDecision) -> str:
+def _summarize_decision(registered: mlflow_store.RegisteredVersion, decision: GateDecision) -> str:
     lines = [f"recipe {registered.tags.get('recipe', '?')}, policy {registered.tags.get('policy', '?')}"]
     if decision.override is not None:
         lines.append(f"override by {decision.override.name}: {decision.override.reason}")
@@ -142,11 +144,11 @@ def _summarize_decision(registered: mlflow_store.Registered, decision: GateDecis
     return "\n".join(lines)
 
 
-def _link_to_version(workspace: Workspace, registered: mlflow_store.Registered) -> str:
+def _link_to_version(workspace: Workspace, registered: mlflow_store.RegisteredVersion) -> str:
     """Return the version's URL in a shared MLflow server, without credentials; "" for a local MLflow store."""
     parts = urlsplit(workspace.mlflow_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None:
         return ""
     port = f":{parts.port}" if parts.port else ""
     where = f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
-    return f"{where}/#/models/{mlflow_store.MODEL}/versions/{registered.version}"
+    return f"{where}/#/models/{mlflow_store.MODEL_NAME}/versions/{registered.version}"

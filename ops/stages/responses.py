@@ -37,7 +37,7 @@ from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.precache import precache_worker, write_responses
 from ops.precaching.stored import WorkerBenchmark, evaluation_folder, responses_key, with_grading_code
 from ops.spending.ledger import Ledger
-from ops.versioning import recording
+from ops.versioning import lock_dvc
 from ops.workers.client import CallCounts, WorkerClient
 
 OnProgress = Callable[[int, int, str], None]
@@ -122,7 +122,7 @@ def _materialize(
     except OverBudget as error:
         remaining = _estimate(setup, client, _group_problems_by_worker(shortlisted, open_cells))
         raise explain_cap_error(error, remaining) from None
-    with recording(setup.workspace):  # DVC must not hash the folder during the writes
+    with lock_dvc(setup.workspace):  # DVC must not hash the folder during the writes
         for cell in open_cells:
             write_responses(rows[cell], response_file(folder, *cell), keys[cell])
         remove_other_workers(setup)

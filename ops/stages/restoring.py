@@ -11,9 +11,9 @@ from ops.core.atomic import create_folder_atomically
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.release.artifacts import fetched
-from ops.release.lineage import Refused
-from ops.release.registry import versions_of
+from ops.release.artifacts import fetch_model_folder
+from ops.release.lineage import ReleaseRefusedError
+from ops.release.registry import find_versions
 from ops.training.run.training_run import RESULT_FILE, RunResult
 
 log = logging.getLogger(__name__)
@@ -57,12 +57,12 @@ def restore_run(workspace: Workspace, run: Path) -> None:
 def _restore_policy(workspace: Workspace, policy: Path, key: str) -> str:
     """Copy the policy with this key from the newest registered version with undamaged files; return that version, or
     ""."""
-    for registered in reversed(versions_of(workspace, key)):
+    for registered in reversed(find_versions(workspace, key)):
         try:
-            with fetched(workspace, registered) as model, create_folder_atomically(policy) as part:
+            with fetch_model_folder(workspace, registered) as model, create_folder_atomically(policy) as part:
                 shutil.copytree(model / "artifacts" / "policy", part, dirs_exist_ok=True)
                 write_digest(part)
-        except Refused as error:
+        except ReleaseRefusedError as error:
             log.warning("version %s cannot restore %s: %s", registered.version, policy, error)
         else:
             return registered.version

@@ -5,11 +5,29 @@ outputs (`ops.stages`).
 """
 
 from ops.core.installation import git_commit
-from ops.versioning.dvc import commit, is_stored, push, recording, version
-from ops.versioning.plain import has_dvc, revision, unrecorded
-from ops.versioning.settings import data_settings, record, recorded_recipe, settings_file, write_settings
+from ops.versioning.dvc import commit_stages, is_in_cache, lock_dvc, push_stages, read_stage_version
+from ops.versioning.plain import compute_revision, has_dvc, hash_stage_output
+from ops.versioning.settings import (
+    get_settings_file,
+    read_recorded_recipe,
+    record_stage,
+    select_data_settings,
+    write_settings,
+)
 
 __all__ = [
-    "commit", "data_settings", "git_commit", "has_dvc", "is_stored", "push", "record", "recorded_recipe", "recording",
-    "revision", "settings_file", "unrecorded", "version", "write_settings",
+    "commit_stages",
+    "compute_revision",
+    "get_settings_file",
+    "git_commit",
+    "has_dvc",
+    "hash_stage_output",
+    "is_in_cache",
+    "lock_dvc",
+    "push_stages",
+    "read_recorded_recipe",
+    "read_stage_version",
+    "record_stage",
+    "select_data_settings",
+    "write_settings",
 ]  # fmt: skip

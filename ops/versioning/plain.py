@@ -14,7 +14,7 @@ from ops.core.checked import DAMAGED_GLOB
 from ops.core.digests import DIGEST_SUFFIX
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.versioning.dvc import recorded_revision, stages_of
+from ops.versioning.dvc import read_stages, recorded_revision
 
 
 def has_dvc(workspace: Workspace) -> bool:
@@ -22,34 +22,34 @@ def has_dvc(workspace: Workspace) -> bool:
     return (workspace.root / ".dvc").is_dir()
 
 
-def revision(workspace: Workspace) -> str:
+def compute_revision(workspace: Workspace) -> str:
     """Return twelve hex digits that identify the data behind a model: those of dvc.lock, or those of the files. Raises
     `DataError`."""
     if has_dvc(workspace):
         return recorded_revision(workspace)
-    return digest({stage: unrecorded(workspace, stage) for stage in _stages(workspace)})
+    return digest({stage: hash_stage_output(workspace, stage) for stage in _read_stages(workspace)})
 
 
-def unrecorded(workspace: Workspace, stage: str) -> str:
+def hash_stage_output(workspace: Workspace, stage: str) -> str:
     """Return a hash of the names and contents of the files that `stage` of dvc.yaml writes. Raises `DataError`."""
     # DVC writes an output with options as a mapping of its path to them.
-    outs = [path for out in _stages(workspace)[stage]["outs"] for path in ([out] if isinstance(out, str) else out)]
-    files = [file for out in outs for file in _files(workspace.root / out)]
+    outs = [path for out in _read_stages(workspace)[stage]["outs"] for path in ([out] if isinstance(out, str) else out)]
+    files = [file for out in outs for file in _list_output_files(workspace.root / out)]
     if not files:
         raise DataError(workspace.data, f"stage {stage!r}", "has written nothing", "Materialize it first")
     named = [[str(file.relative_to(workspace.root)), sha256_of(file)] for file in files]
     return digest(named)
 
 
-def _stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
+def _read_stages(workspace: Workspace) -> dict[str, dict[str, Any]]:
     file = workspace.root / "dvc.yaml"
     try:
-        return stages_of(file)
+        return read_stages(file)
     except FileNotFoundError:
         raise DataError(file, "", "does not exist", "Restore it, or let `podium init` lay it out") from None
 
 
-def _files(out: Path) -> list[Path]:
+def _list_output_files(out: Path) -> list[Path]:
     if out.is_file():
         return [out]
     ignored = {*out.rglob(TEMPORARY), *out.rglob(DAMAGED_GLOB), *out.rglob(f"*{DIGEST_SUFFIX}")}

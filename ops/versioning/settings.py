@@ -25,14 +25,14 @@ from ops.core.registry import PROVIDERS
 from ops.core.settings_files import read_yaml
 from ops.core.workspace import Workspace
 from ops.grading.version import grader_version
-from ops.versioning.dvc import commit, is_stored, push, version
-from ops.versioning.plain import has_dvc, unrecorded
+from ops.versioning.dvc import commit_stages, is_in_cache, push_stages, read_stage_version
+from ops.versioning.plain import has_dvc, hash_stage_output
 
-SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "replay")
+DATA_SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "replay")
 """The sections of a recipe that change data."""
 
 
-def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
+def record_stage(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
     """Record the output of `stage` in DVC, made in a run of this snapshot, unless it is recorded; push it if the recipe
     says so.
 
@@ -41,36 +41,36 @@ def record(workspace: Workspace, snapshot: Snapshot, stage: str) -> str:
     recipe = snapshot.recipe
     write_settings(workspace, recipe, snapshot.pool, snapshot.recipe_file)
     if not has_dvc(workspace):
-        return unrecorded(workspace, stage)
+        return hash_stage_output(workspace, stage)
     noted = workspace.state / "recorded" / f"{stage}.json"
-    output = [unrecorded(workspace, "settings"), unrecorded(workspace, stage), recipe.versions.push]
-    if (known := _recorded(workspace, stage)) and _noted(noted) == [*output, known]:
+    output = [hash_stage_output(workspace, "settings"), hash_stage_output(workspace, stage), recipe.versions.push]
+    if (known := _find_recorded_version(workspace, stage)) and _read_settings(noted) == [*output, known]:
         return known
-    made = commit(workspace, "settings", stage)
+    made = commit_stages(workspace, "settings", stage)
     if recipe.versions.push:
-        push(workspace, recipe.versions, "settings", stage)
+        push_stages(workspace, recipe.versions, "settings", stage)
     write_text(noted, json.dumps([*output, made]))
     return made
 
 
-def _recorded(workspace: Workspace, stage: str) -> str:
+def _find_recorded_version(workspace: Workspace, stage: str) -> str:
     """Return the version of the stage in dvc.lock; "" if it or the settings are not recorded, or DVC's cache lacks
     them."""
     try:
-        stored = all(is_stored(workspace, name) for name in ("settings", stage))
-        return version(workspace, stage) if stored else ""
+        stored = all(is_in_cache(workspace, name) for name in ("settings", stage))
+        return read_stage_version(workspace, stage) if stored else ""
     except DataError:
         return ""
 
 
-def _noted(file: Path) -> Any:
+def _read_settings(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
 
-def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
+def list_stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
     """Return for each data stage the modules whose code, together with what they import, decides its output."""
     catalogue = tuple(f"ops.benchmarks.catalogue.{name}" for name in recipe.benchmarks)
     plugins = [provider.plugin for provider in PROVIDERS.values() if provider.plugin]
@@ -84,12 +84,12 @@ def stage_modules(recipe: Recipe) -> dict[str, tuple[str, ...]]:
     }
 
 
-def recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
+def read_recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
     """Return the recipe and the seed of the recorded data; the quickstart and None if no data was recorded yet.
 
     Raises `PodiumError` if the file was not written by `write_settings`.
     """
-    file = settings_file(workspace)
+    file = get_settings_file(workspace)
     if not os.path.lexists(file):
         return "quickstart", None
     values = read_yaml(file)
@@ -100,23 +100,23 @@ def recorded_recipe(workspace: Workspace) -> tuple[str, int | None]:
     return recipe, seed
 
 
-def data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
+def select_data_settings(recipe: Recipe, pool: Pool) -> dict[str, Any]:
     """Return the settings that change the output of a data stage, with their defaults, and the versions of the stages'
     code and of the graders."""
     workers = {worker.name: worker.identity for worker in pool.workers}
     prices = {worker.name: worker.price.as_stated() if worker.price else None for worker in pool.workers}
     # The forecast of the training signal assumes groups of this size.
     grpo = {"rollouts_per_question": recipe.grpo.rollouts_per_question}
-    stated = recipe.model_dump(mode="json", include={*SECTIONS})
+    stated = recipe.model_dump(mode="json", include={*DATA_SECTIONS})
     for source in stated["benchmarks"].values():
         if source["max_failing_gold_share"] == BenchmarkSource.model_fields["max_failing_gold_share"].default:
             del source["max_failing_gold_share"]  # newer than the recorded data, which stays current
-    code = {stage: code_version(*modules) for stage, modules in stage_modules(recipe).items()}
+    code = {stage: code_version(*modules) for stage, modules in list_stage_modules(recipe).items()}
     graders = {name: grader_version(BENCHMARKS[name].grader_name(source)) for name, source in recipe.benchmarks.items()}
     return stated | {"grpo": grpo, "workers": workers, "prices": prices, "code": code, "graders": graders}
 
 
-def settings_file(workspace: Workspace) -> Path:
+def get_settings_file(workspace: Workspace) -> Path:
     """Return the path of the settings of the recorded data."""
     return workspace.data / "settings.yaml"
 
@@ -126,8 +126,8 @@ def write_settings(workspace: Workspace, recipe: Recipe, pool: Pool, name: str) 
 
     `name` is the recipe as commands take it: a file in config/recipes, or RECIPE@POOL.
     """
-    file = settings_file(workspace)
+    file = get_settings_file(workspace)
     note = "# Written from the recipe and its pool; the data stages of dvc.yaml depend on these values.\n"
-    values = data_settings(recipe, pool) | {"recipe": name}
+    values = select_data_settings(recipe, pool) | {"recipe": name}
     write_text(file, note + yaml.safe_dump(values, sort_keys=True, allow_unicode=True))
     return file

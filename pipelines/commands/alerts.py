@@ -53,7 +53,7 @@ def test() -> None:
         click.echo(delivery.problem or f"{delivery.channel}: taken")
     if not channels:
         click.echo("config/alerts.yaml has no channels: the notice is only written to .podium/alerts.jsonl.")
-    sys.exit(0 if all(delivery.taken for delivery in deliveries) else 1)
+    sys.exit(0 if all(delivery.is_accepted for delivery in deliveries) else 1)
 
 
 @alerts.command(
@@ -74,11 +74,11 @@ def list_(count: int, as_json: bool) -> None:
     """
     from datetime import UTC, datetime
 
-    from ops.alerts.notify import kept
+    from ops.alerts.notify import load_notices
     from ops.core.parts import find_lost_alerts
 
     workspace = Workspace.find()
-    entries = kept(workspace, count)
+    entries = load_notices(workspace, count)
     if (lost := find_lost_alerts(workspace)) is not None:
         click.echo(str(lost), err=True)
     if as_json:

@@ -12,11 +12,11 @@ from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import (
     AS_JSON,
-    data_recipe_argument,
+    add_data_recipe_argument,
+    add_yes_option,
     dry_run_option,
     recipe_option,
     seed_option,
-    yes_option,
 )
 from pipelines.commands.shown import print_json
 
@@ -47,7 +47,7 @@ def data() -> None:
         ("Read the settings of the recorded recipe again, after you have changed it.", "podium data settings"),
     ),
 )
-@data_recipe_argument
+@add_data_recipe_argument
 @seed_option
 def settings(recipe: str, seed: int | None) -> None:
     """Write the settings on which the data depends.
@@ -68,7 +68,7 @@ def settings(recipe: str, seed: int | None) -> None:
         ("Generate other questions of the synthetic environment.", "podium data raw quickstart --seed 2"),
     ),
 )
-@data_recipe_argument
+@add_data_recipe_argument
 @seed_option
 def raw(recipe: str, seed: int | None) -> None:
     """Load the questions of every benchmark of the recipe.
@@ -99,7 +99,7 @@ def raw(recipe: str, seed: int | None) -> None:
         ("Choose them with another seed.", "podium data shortlist quickstart --seed 2"),
     ),
 )
-@data_recipe_argument
+@add_data_recipe_argument
 @seed_option
 def shortlist(recipe: str, seed: int | None) -> None:
     """Choose the candidates for the training questions.
@@ -122,9 +122,9 @@ def shortlist(recipe: str, seed: int | None) -> None:
         ("Make the calls, without asking for confirmation.", "podium data responses quickstart --yes"),
     ),
 )
-@data_recipe_argument
+@add_data_recipe_argument
 @dry_run_option
-@yes_option
+@add_yes_option
 def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     """Ask every worker every candidate question (precaching).
 
@@ -180,7 +180,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
         ("Measure the workers of the recorded data.", "podium data profiles"),
     ),
 )
-@data_recipe_argument
+@add_data_recipe_argument
 def profiles(recipe: str) -> None:
     """Measure the accuracy and cost of workers from their responses.
 
@@ -202,7 +202,7 @@ def profiles(recipe: str) -> None:
         ("Choose them with another seed.", "podium data mix quickstart --seed 2"),
     ),
 )
-@data_recipe_argument
+@add_data_recipe_argument
 @seed_option
 def mix(recipe: str, seed: int | None) -> None:
     """Choose the training questions from the candidates.
@@ -225,16 +225,16 @@ def mix(recipe: str, seed: int | None) -> None:
         ("Check it against the settings of the quickstart.", "podium data check quickstart"),
     ),
 )
-@data_recipe_argument
+@add_data_recipe_argument
 def check(recipe: str) -> None:
     """Check the quality of the data.
 
     The command checks the files in data/ with Great Expectations, and grades the gold answers, which must all be right.
     It writes the results as web pages and prints where they are. The exit code is 1 if a check fails.
     """
-    from pipelines.commands.quality import check_all
+    from pipelines.commands.quality import check_data
 
-    sys.exit(0 if check_all(Workspace.find(), recipe) else 1)
+    sys.exit(0 if check_data(Workspace.find(), recipe) else 1)
 
 
 @data.command(
@@ -244,7 +244,7 @@ def check(recipe: str) -> None:
          "podium data gold --answers answers.jsonl"),
     ),
 )  # fmt: skip
-@data_recipe_argument
+@add_data_recipe_argument
 @click.option(
     "--answers",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -260,7 +260,7 @@ def check(recipe: str) -> None:
     help="Without --answers, measure each judge on at most N gold answers and as many wrong answers made from them.",
 )
 @dry_run_option
-@yes_option
+@add_yes_option
 def gold(recipe: str, answers: Path | None, questions: int, dry_run: bool, yes: bool) -> None:
     """Test the graders on the gold answers of the benchmarks.
 
@@ -293,9 +293,9 @@ def grade(problem: str, response: TextIO, recipe: str) -> None:
     response; without it the command reads its standard input. If the response is a program, the command shows the first
     test that fails. The content of a confidential benchmark is not shown. The exit code is 1 if the response is wrong.
     """
-    from pipelines.commands.quality import grade_one
+    from pipelines.commands.quality import grade_response
 
-    sys.exit(0 if grade_one(Workspace.find(), recipe, problem, response.read()) else 1)
+    sys.exit(0 if grade_response(Workspace.find(), recipe, problem, response.read()) else 1)
 
 
 @data.command(
@@ -314,12 +314,12 @@ def benchmarks(as_json: bool) -> None:
     from rich.console import Console
 
     if as_json:
-        print_json(benchmark_facts())
+        print_json(list_benchmark_facts())
         return
-    Console().print(benchmark_table())
+    Console().print(make_benchmark_table())
 
 
-def benchmark_facts() -> list[dict[str, object]]:
+def list_benchmark_facts() -> list[dict[str, object]]:
     """Return every benchmark for JSON."""
     from ops.benchmarks.registry import BENCHMARKS
 
@@ -339,7 +339,7 @@ def benchmark_facts() -> list[dict[str, object]]:
     ]
 
 
-def benchmark_table() -> Table:
+def make_benchmark_table() -> Table:
     """Return every benchmark with its source, splits, kind of question, grading, licence, citation and caveats."""
     from rich.table import Table
 

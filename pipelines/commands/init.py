@@ -16,7 +16,7 @@ from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import POOL, accept_missing_option
 
-LAID_OUT = (
+WORKSPACE_FILES = (
     ".env.example",
     ".gitignore",
     "config/**/*.json",
@@ -29,7 +29,7 @@ LAID_OUT = (
 )
 """Files that a user edits or a run reads in the workspace; fact tables and the serving agent stay in the package."""
 _WITHOUT_GIT = "    no_scm = true\n"
-_CHECKOUTS_ONLY = re.compile(r"^# In a checkout of Podium .+\n(?:[^#\n].*\n)+\n?", re.MULTILINE)
+_CHECKOUT_BLOCK = re.compile(r"^# In a checkout of Podium .+\n(?:[^#\n].*\n)+\n?", re.MULTILINE)
 """The block of .gitignore that hides the versions of the data: in a repository of a user's own they are tracked."""
 
 
@@ -70,22 +70,22 @@ def init(folder: Path, pool: str | None, yes: bool, dry_run: bool, without: tupl
         from ops.config import Setup, with_pool
         from ops.planning.requirements import ALL_PARTS
         from pipelines.commands.plan import show_plan
-        from pipelines.first_look import BASE
+        from pipelines.first_look import BASE_RECIPE
 
         there = Workspace(root) if (root / "config").is_dir() else Workspace(resources_folder())
-        show_plan(Setup.read(there, with_pool(BASE, pool)), ALL_PARTS)
+        show_plan(Setup.read(there, with_pool(BASE_RECIPE, pool)), ALL_PARTS)
         return
     if pool is None or root != resources_folder():
-        lay_out(root)
+        write_workspace_files(root)
     if pool is not None:
         from pipelines.environment_file import read_environment_file
-        from pipelines.first_look import first_look
+        from pipelines.first_look import run_first_look
 
         read_environment_file(Workspace(root))
-        first_look(Workspace(root), pool, yes, without)
+        run_first_look(Workspace(root), pool, yes, without)
 
 
-def workspace_here() -> Workspace:
+def open_or_create_workspace() -> Workspace:
     """Return the workspace of the current folder; an empty folder becomes a new workspace, with a note on stdout.
 
     Raises `PodiumError` in any other folder.
@@ -96,54 +96,54 @@ def workspace_here() -> Workspace:
         here = Path.cwd()
         if any(not entry.name.startswith(".") for entry in here.iterdir()):
             raise
-        lay_out(here)
+        write_workspace_files(here)
         return Workspace.find()
 
 
-def lay_out(root: Path) -> None:
+def write_workspace_files(root: Path) -> None:
     """Write every missing file; initialise DVC if it is installed."""
     if root == resources_folder():
         raise PodiumError(f"{root} is a checkout and already has these files")
     remove_leftovers_beside(root / "config")
     for folder in (root / "config", root / "data"):
         remove_leftovers(folder)
-    sources = sorted(file for pattern in LAID_OUT for file in resources_folder().glob(pattern))
+    sources = sorted(file for pattern in WORKSPACE_FILES for file in resources_folder().glob(pattern))
     new = [file for file in sources if not (root / file.relative_to(resources_folder())).exists()]
     for file in new:
         text = file.read_text(encoding="utf-8")
         name = root / file.relative_to(resources_folder())
-        write_text(name, ignored_in_workspace(text) if file.name == ".gitignore" else text)
+        write_text(name, adapt_gitignore(text) if file.name == ".gitignore" else text)
     kept = f", {len(sources) - len(new)} were there" if len(new) < len(sources) else ""
     click.echo(f"{root}: {len(new)} files laid out{kept}")
-    click.echo(_start_dvc(Workspace(root)))
+    click.echo(_initialize_dvc(Workspace(root)))
 
 
-def ignored_in_workspace(ignored: str) -> str:
+def adapt_gitignore(ignored: str) -> str:
     """Return the text of .gitignore for a workspace, whose versions of the data git may track."""
-    return _CHECKOUTS_ONLY.sub("", ignored)
+    return _CHECKOUT_BLOCK.sub("", ignored)
 
 
-def dvc_settings(with_git: bool) -> str:
+def make_dvc_settings(with_git: bool) -> str:
     """Return DVC's configuration for a workspace; `with_git`: it is the root of a git repository of the user's own."""
     settings = (resources_folder() / ".dvc" / "config").read_text(encoding="utf-8")
     return settings.replace(_WITHOUT_GIT, "") if with_git else settings
 
 
-def _start_dvc(workspace: Workspace) -> str:
-    from ops.versioning.dvc import program
+def _initialize_dvc(workspace: Workspace) -> str:
+    from ops.versioning.dvc import find_program
 
     folder = workspace.root / ".dvc"
     if folder.is_dir():
         return "DVC records the data here."
     try:
-        program(workspace)
+        find_program(workspace)
     except PodiumError:
         return "DVC is not installed: no versions of the data are kept. Install it and run `podium init` again."
     write_text(workspace.root / ".dvcignore", (resources_folder() / ".dvcignore").read_text(encoding="utf-8"))
     with_git = (workspace.root / ".git").exists()
     with create_folder_atomically(folder) as new:  # whole or absent, since a folder that is there is taken for complete
         write_text(new / ".gitignore", (resources_folder() / ".dvc" / ".gitignore").read_text(encoding="utf-8"))
-        write_text(new / "config", dvc_settings(with_git))
+        write_text(new / "config", make_dvc_settings(with_git))
     return "DVC records the data here" + ("." if with_git else ", without git.")
 
 
@@ -204,5 +204,5 @@ def restore(file: Path, only: tuple[str, ...], replace: bool) -> None:
     from ops.core.backup import restore_backup as put_back
 
     file = file.resolve()
-    for part, said in put_back(workspace_here(), file, only, replace=replace).items():
+    for part, said in put_back(open_or_create_workspace(), file, only, replace=replace).items():
         click.echo(f"{part}: {said}")

@@ -11,7 +11,7 @@ import click
 
 from ops.core.errors import PodiumError
 from pipelines.commands.help import OrderedGroup
-from pipelines.ending import explained, signal_received, stopped
+from pipelines.ending import exit_stopped, explain_error, find_received_signal
 
 Sections = Mapping[str, Mapping[str, str]]
 """Heading → command → "module:attribute"."""
@@ -75,13 +75,13 @@ class LazyGroup(OrderedGroup):
         except PodiumError as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
-            stopped()
+            exit_stopped()
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception as error:
-            if signal_received() is not None:  # some libraries turn an interrupted import into another error
-                stopped()
-            if (line := explained(error)) is None:
+            if find_received_signal() is not None:  # some libraries turn an interrupted import into another error
+                exit_stopped()
+            if (line := explain_error(error)) is None:
                 raise
             raise CommandError(line) from error
 

@@ -41,7 +41,7 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
     from ops.spending.ledger import open_ledger
     from ops.store import open_cache
     from ops.workers.call import CallRecorder
-    from pipelines.commands.shown import console as shown
+    from pipelines.commands.shown import make_console as shown
 
     workspace, console = Workspace.find(), shown()
     for missing in find_missing_parts(workspace, LEDGER):
@@ -90,7 +90,7 @@ def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
     """Return one table per run, with the run's name as title to keep the table narrow."""
     from datetime import UTC, datetime
 
-    from pipelines.commands.shown import table
+    from pipelines.commands.shown import make_table
 
     rows: dict[str, list[tuple[str, ...]]] = {}
     for call in calls:
@@ -98,14 +98,14 @@ def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
         tokens = (f"{call.prompt_tokens:,}", f"{call.completion_tokens:,}")
         rows.setdefault(call.run, []).append((at, call.purpose, call.worker, *tokens, f"{call.usd:.6f}"))
     for run, own in rows.items():
-        yield table(
+        yield make_table(
             ("at (UTC)", "purpose", "worker", *_TOKENS.values(), "USD"), own, (*_TOKENS.values(), "USD"),
             title=f"calls of run {run}",
         )  # fmt: skip
 
 
 def _table(what: str, spent: Mapping[str, SpendingSum]) -> Table:
-    from pipelines.commands.shown import table
+    from pipelines.commands.shown import make_table
 
     columns = {"calls": ",", "lost": ",", "prompt_tokens": ",", "completion_tokens": ",", "usd": ".4f"}
     if not any(sums.lost for sums in spent.values()):
@@ -118,4 +118,4 @@ def _table(what: str, spent: Mapping[str, SpendingSum]) -> Table:
     if len(spent) > 1:
         totals = {column: sum(getattr(sums, column) for sums in spent.values()) for column in columns}
         rows.append(("in all", *(format(totals[column], form) for column, form in columns.items())))
-    return table((what, *heads), rows, heads)
+    return make_table((what, *heads), rows, heads)

@@ -9,16 +9,16 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.init import workspace_here
+from pipelines.commands.init import open_or_create_workspace
 from pipelines.commands.options import (
-    KEPT_BACK,
+    EXIT_NOT_PROMOTED,
+    add_recipe_argument,
+    add_yes_option,
     dry_run_option,
-    recipe_argument,
+    find_workspace_or_defaults,
     seed_option,
-    workspace_or_defaults,
-    yes_option,
 )
-from pipelines.ending import stopped_midway
+from pipelines.ending import exit_interrupted
 
 full_option = click.option(
     "--full", is_flag=True, help="Also show the scores of each benchmark and the most frequent workflows."
@@ -33,11 +33,11 @@ full_option = click.option(
          "podium run pilot --pool anthropic --dry-run"),
     ),
 )  # fmt: skip
-@recipe_argument
+@add_recipe_argument
 @seed_option
 @full_option
 @dry_run_option
-@yes_option
+@add_yes_option
 def run(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> None:
     """Run the whole pipeline, from the questions to a release.
 
@@ -46,7 +46,7 @@ def run(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> 
     command also continues a run that was interrupted. The exit code is 3 if the promotion gate does not promote the
     trained Conductor.
     """
-    workspace = workspace_or_defaults() if dry_run else workspace_here()
+    workspace = find_workspace_or_defaults() if dry_run else open_or_create_workspace()
     _until_stopped(workspace, recipe, seed, "lifecycle", full, dry_run, yes)
 
 
@@ -57,14 +57,14 @@ def run(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> 
         ("Show what a training of the 3B recipe would call and cost.", "podium train paper-3b --dry-run"),
     ),
 )
-@recipe_argument
+@add_recipe_argument
 @seed_option
 @click.option(
     "--run", "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="FOLDER",
     help="Run only the trainer, with the settings that an earlier command wrote into this folder of .podium/runs.",
 )  # fmt: skip
 @dry_run_option
-@yes_option
+@add_yes_option
 def train(recipe: str, seed: int | None, folder: Path | None, dry_run: bool, yes: bool) -> None:
     """Choose the training questions and train the policy.
 
@@ -92,11 +92,11 @@ def train(recipe: str, seed: int | None, folder: Path | None, dry_run: bool, yes
         ("Also show the scores of each benchmark.", "podium evaluate quickstart --full"),
     ),
 )
-@recipe_argument
+@add_recipe_argument
 @seed_option
 @full_option
 @dry_run_option
-@yes_option
+@add_yes_option
 def evaluate(recipe: str, seed: int | None, full: bool, dry_run: bool, yes: bool) -> None:
     """Compare the trained Conductor with the other systems.
 
@@ -120,25 +120,25 @@ def dev() -> None:
     command prints both addresses and runs until you press Ctrl-C. Their ports are 3000 and 5000, or free ones if these
     are in use.
     """
-    from pipelines.dev import serve
+    from pipelines.dev import serve_interfaces
 
-    sys.exit(serve(Workspace.find()))
+    sys.exit(serve_interfaces(Workspace.find()))
 
 
 def _until_stopped(
     workspace: Workspace, recipe: str, seed: int | None, part: str, full: bool, dry_run: bool, yes: bool
 ) -> None:
-    from pipelines.run import NEEDS, live
+    from pipelines.run import NEEDS_OF_JOB, run_job
 
     if dry_run:
         from ops.config import Setup
         from pipelines.commands.plan import show_plan
 
-        show_plan(Setup.read(workspace, recipe, seed), NEEDS[part])
+        show_plan(Setup.read(workspace, recipe, seed), NEEDS_OF_JOB[part])
         return
     try:
-        kept_back = live(workspace, recipe, seed, part, full, yes)
+        kept_back = run_job(workspace, recipe, seed, part, full, yes)
     except KeyboardInterrupt:
-        stopped_midway()
+        exit_interrupted()
     if kept_back:
-        raise click.exceptions.Exit(KEPT_BACK)
+        raise click.exceptions.Exit(EXIT_NOT_PROMOTED)

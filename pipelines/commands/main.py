@@ -12,7 +12,7 @@ from ops.core.installation import DISTRIBUTION
 from ops.core.workspace import Workspace
 from pipelines.commands.lazy import CommandError, LazyGroup
 from pipelines.environment_file import read_environment_file
-from pipelines.quiet import UNUSED, defer_gc
+from pipelines.quiet import UNUSED_LIBRARIES, defer_garbage_collection
 
 HERE = "pipelines.commands"
 SECTIONS = {
@@ -80,33 +80,33 @@ def podium() -> None:
 
 def execute() -> None:
     """Run the command line of this process."""
-    from pipelines.ending import forget_signals, note_signals
+    from pipelines.ending import end_at_next_signal, record_signals
 
-    note_signals()
+    record_signals()
     try:
-        if (workspace := _workspace()) is not None:
+        if (workspace := _find_workspace()) is not None:
             read_environment_file(workspace)
-        if sys.argv[1:2] and sys.argv[1] in UNUSED:
-            _leave_at_once(sys.argv[1])
+        if sys.argv[1:2] and sys.argv[1] in UNUSED_LIBRARIES:
+            _exit_without_cleanup(sys.argv[1])
         podium(prog_name="podium")
     except ConfigError as error:  # about .env: the command group prints a command's own errors
         CommandError(str(error)).show()
         sys.exit(1)
     finally:
-        forget_signals()
+        end_at_next_signal()
 
 
-def _workspace() -> Workspace | None:
+def _find_workspace() -> Workspace | None:
     try:
         return Workspace.find()
     except PodiumError:  # not in a workspace: the command says so where it needs one
         return None
 
 
-def _leave_at_once(command: str) -> None:
+def _exit_without_cleanup(command: str) -> None:
     # Unloading torch takes a second, and MLflow would wait for an unreachable store. Stores are closed and traces are
     # flushed when the command returns.
-    defer_gc(command)
+    defer_garbage_collection(command)
     try:
         podium(prog_name="podium")
     except SystemExit as end:

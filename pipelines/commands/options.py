@@ -13,14 +13,14 @@ from ops.core.errors import PodiumError
 from ops.core.installation import resources_folder
 from ops.core.parts import ACCEPT_OPTION
 from ops.core.workspace import Workspace
-from pipelines.asking import accepts
+from pipelines.asking import record_agreement
 from pipelines.commands.help import Command
 
-KEPT_BACK = 3
+EXIT_NOT_PROMOTED = 3
 """Exit code of a run whose challenger the gate did not promote."""
 
 
-def workspace_or_defaults() -> Workspace:
+def find_workspace_or_defaults() -> Workspace:
     """Return the workspace; outside a workspace, the read-only configuration of the package."""
     try:
         return Workspace.find()
@@ -28,18 +28,18 @@ def workspace_or_defaults() -> Workspace:
         return Workspace(resources_folder())
 
 
-class _Named(click.ParamType):
+class _ConfigFileName(click.ParamType):
     """The name of a YAML file in one folder of `config/`."""
 
     def __init__(self, what: str, folder: str) -> None:
         self.name, self._folder = what, folder
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = sorted(file.stem for file in (workspace_or_defaults().config / self._folder).glob("*.yaml"))
+        names = sorted(file.stem for file in (find_workspace_or_defaults().config / self._folder).glob("*.yaml"))
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-RECIPE, POOL = _Named("recipe", "recipes"), _Named("pool", "pools")
+RECIPE, POOL = _ConfigFileName("recipe", "recipes"), _ConfigFileName("pool", "pools")
 
 POOL_HELP = "Use this pool, a file in config/pools, instead of the recipe's own pool."
 
@@ -50,7 +50,7 @@ SEED = click.IntRange(0, 2**31 - 1)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def recipe_argument(command: F) -> F:
+def add_recipe_argument(command: F) -> F:
     """Give a command the argument `recipe`, a file in config/recipes without `.yaml`, and `--pool`, which joins it as
     "RECIPE@POOL"."""
 
@@ -64,8 +64,9 @@ def recipe_argument(command: F) -> F:
     return cast("F", click.argument("recipe", type=RECIPE, default="quickstart")(replaced(joined)))
 
 
-def data_recipe_argument(command: F) -> F:
-    """Give a command of `podium data` the arguments of `recipe_argument`, by default the recipe of the recorded data.
+def add_data_recipe_argument(command: F) -> F:
+    """Give a command of `podium data` the arguments of `add_recipe_argument`, by default the recipe of the recorded
+    data.
 
     If the command has a seed, its default is the seed of that data, too. `dvc repro` calls the commands so.
     """
@@ -73,10 +74,10 @@ def data_recipe_argument(command: F) -> F:
     @wraps(command)
     def joined(*arguments: Any, recipe: str | None, pool: str | None, **options: Any) -> Any:
         from ops.config import with_pool
-        from ops.versioning.settings import recorded_recipe
+        from ops.versioning.settings import read_recorded_recipe
 
         if recipe is None:
-            recipe, seed = recorded_recipe(Workspace.find())
+            recipe, seed = read_recorded_recipe(Workspace.find())
             if "seed" in options and options["seed"] is None:
                 options["seed"] = seed
         return command(*arguments, recipe=with_pool(recipe, pool), **options)
@@ -92,12 +93,13 @@ recipe_option = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 seed_option = click.option("--seed", type=SEED, metavar="N", help="Use this seed instead of the recipe's own seed.")
 accept_missing_option = click.option(
-    ACCEPT_OPTION, is_flag=True, expose_value=False, callback=lambda context, _, value: accepts(context, value),
+    ACCEPT_OPTION, is_flag=True, expose_value=False,
+    callback=lambda context, _, value: record_agreement(context, value),
     help="Continue although the ledger, the store of responses or the registry is missing, and begin a new one.",
 )  # fmt: skip
 
 
-def yes_option(command: F) -> F:
+def add_yes_option(command: F) -> F:
     """Give a command that spends `--yes` and `--accept-missing`."""
     return click.option("--yes", is_flag=True, help="Spend money without asking for confirmation.")(
         accept_missing_option(command)

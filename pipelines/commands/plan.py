@@ -9,7 +9,7 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, recipe_argument, workspace_or_defaults
+from pipelines.commands.options import AS_JSON, add_recipe_argument, find_workspace_or_defaults
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         ("Show whether the paper's recipe fits on two GPUs of 80 GB.", "podium plan paper --gpus 2x80"),
     ),
 )
-@recipe_argument
+@add_recipe_argument
 @click.option(
     "--gpus", metavar="NxGB",
     help="Plan for these GPUs instead of this machine's, for example 2x80 for two GPUs of 80 GB, or 0 for none.",
@@ -40,7 +40,7 @@ def plan(recipe: str, gpus: str | None, as_json: bool) -> None:
     from ops.config import Setup
     from ops.planning.requirements import ALL_PARTS
 
-    show_plan(Setup.read(workspace_or_defaults(), recipe), ALL_PARTS, gpus, as_json)
+    show_plan(Setup.read(find_workspace_or_defaults(), recipe), ALL_PARTS, gpus, as_json)
 
 
 def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, as_json: bool = False) -> None:
@@ -50,7 +50,7 @@ def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, a
     from ops.planning.plan_text import format_plan, list_figures
     from ops.planning.recipe_plan import make_plan
     from ops.planning.requirements import find_missing
-    from pipelines.commands.shown import wrapped
+    from pipelines.commands.shown import wrap_text
 
     configure_grading(setup.recipe, setup.workspace.root)
     made = make_plan(setup, detect_machine(setup.workspace, gpus))
@@ -58,7 +58,7 @@ def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, a
     if as_json:
         print_json(list_figures(made, lacking))
     else:
-        click.echo(wrapped(format_plan(made, lacking)))
+        click.echo(wrap_text(format_plan(made, lacking)))
     if any(each.refuses for each in lacking):
         raise click.exceptions.Exit(1)
 
@@ -71,7 +71,7 @@ def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, a
         ("Print the forecast of the quickstart as JSON.", "podium forecast quickstart --json"),
     ),
 )  # fmt: skip
-@recipe_argument
+@add_recipe_argument
 @AS_JSON
 def forecast(recipe: str, as_json: bool) -> None:
     """Estimate from stored responses whether training would pay.
@@ -89,7 +89,7 @@ def forecast(recipe: str, as_json: bool) -> None:
         list_warnings,
         make_forecast,
     )
-    from pipelines.commands.shown import console, table, wrapped
+    from pipelines.commands.shown import make_console, make_table, wrap_text
 
     made, last = make_forecast(Setup.read(Workspace.find(), recipe))
     if as_json:
@@ -97,10 +97,10 @@ def forecast(recipe: str, as_json: bool) -> None:
             {**list_figures(made), "last_run": last, "warnings": list_warnings(made), "verdict": describe_outlook(made)}
         )
         return
-    click.echo(wrapped(describe_basis(made)))
-    console().print(table(("a training run", "forecast", "last run"), compare_with_run(made, last)))
+    click.echo(wrap_text(describe_basis(made)))
+    make_console().print(make_table(("a training run", "forecast", "last run"), compare_with_run(made, last)))
     for line in (*list_warnings(made), describe_outlook(made)):
-        click.echo(wrapped(line))
+        click.echo(wrap_text(line))
 
 
 MARKS = {"ok": "ok      ", "optional": "optional", "missing": "MISSING "}
@@ -122,7 +122,7 @@ def doctor(as_json: bool) -> None:
     """
     from ops.planning.doctor import diagnose_machine
 
-    found = diagnose_machine(workspace_or_defaults())
+    found = diagnose_machine(find_workspace_or_defaults())
     if as_json:
         print_json([each._asdict() for each in found])
     else:

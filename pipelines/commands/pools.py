@@ -11,13 +11,13 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from pipelines.asking import check_workspace, confirm
 from pipelines.commands.help import OrderedGroup
-from pipelines.commands.options import AS_JSON, POOL, dry_run_option, workspace_or_defaults, yes_option
+from pipelines.commands.options import AS_JSON, POOL, add_yes_option, dry_run_option, find_workspace_or_defaults
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
     from ops.config import Pool, Price
 
-_LOOK_S = 5.0
+_CHECK_INTERVAL_S = 5.0
 
 
 @click.group(
@@ -47,9 +47,9 @@ def pools() -> None:
 def list_pools(as_json: bool) -> None:
     """List the pools and the API keys that are missing."""
     from ops.config import load_pool
-    from pipelines.commands.shown import console, table
+    from pipelines.commands.shown import make_console, make_table
 
-    config = workspace_or_defaults().config
+    config = find_workspace_or_defaults().config
     every = {file.stem: load_pool(config, file.stem) for file in sorted((config / "pools").glob("*.yaml"))}
     if as_json:
         listed = [
@@ -63,8 +63,8 @@ def list_pools(as_json: bool) -> None:
         ]
         print_json(listed)
         return
-    rows = [_listed(name, pool) for name, pool in every.items()]
-    console().print(table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
+    rows = [_pool_row(name, pool) for name, pool in every.items()]
+    make_console().print(make_table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
 
 
 @pools.command(
@@ -85,24 +85,24 @@ def show(pool: str, as_json: bool) -> None:
     from ops.config.base import key_problem
     from ops.workers.pool import build_pool_table
     from ops.workers.unsent import find_unsent_settings
-    from pipelines.commands.shown import console, fits, table
+    from pipelines.commands.shown import has_room_for, make_console, make_table
 
-    config = workspace_or_defaults().config
+    config = find_workspace_or_defaults().config
     chosen = load_pool(config, pool)
     if as_json:
         keys = {"answers_key": chosen.answers_key, "prices_key": chosen.prices_key}
         print_json({**chosen.model_dump(mode="json"), **keys, "missing_keys": chosen.missing_keys()})
         return
-    console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
-    console().print(chosen.description, markup=False)
-    console().print()
+    make_console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
+    make_console().print(chosen.description, markup=False)
+    make_console().print()
     head, rows = build_pool_table(chosen)
-    whole, on = table(head, rows), console()
+    whole, on = make_table(head, rows), make_console()
     names = {"worker", "model", "tags"}
     columns = [place for place, name in enumerate(head) if name in names]
     others = [0, *(place for place in range(len(head)) if place not in columns)]
-    for part in [range(len(head))] if fits(whole, on) else [columns, others]:
-        on.print(table([head[place] for place in part], [[row[place] for place in part] for row in rows]))
+    for part in [range(len(head))] if has_room_for(whole, on) else [columns, others]:
+        on.print(make_table([head[place] for place in part], [[row[place] for place in part] for row in rows]))
         on.print()
     for name, variable in chosen.missing_keys().items():
         click.echo(f"{name}: {variable} {key_problem(variable)}")
@@ -111,7 +111,7 @@ def show(pool: str, as_json: bool) -> None:
             click.echo(str(error))
 
 
-def _listed(name: str, pool: Pool) -> tuple[str, int, str, str]:
+def _pool_row(name: str, pool: Pool) -> tuple[str, int, str, str]:
     missing = ", ".join(dict.fromkeys(pool.missing_keys().values()))
     return name, len(pool.workers), missing or "none", pool.description
 
@@ -140,7 +140,7 @@ def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | N
     from ops.workers.providers import find_price
 
     workspace = Workspace.find()
-    made = create_pool(workspace.config, name, models, api_base, _price(price))
+    made = create_pool(workspace.config, name, models, api_base, _parse_price(price))
     for worker in made.workers:
         price, key = find_price(worker, name), worker.api_key_env or "no key"
         rates = f"{price.input:g} / {price.output:g}"
@@ -149,7 +149,7 @@ def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | N
     click.echo(f"Next        podium pools ping {name}; podium plan first-look --pool {name}")
 
 
-def _price(text: str | None) -> Price | None:
+def _parse_price(text: str | None) -> Price | None:
     from pydantic import ValidationError
 
     from ops.config import Price
@@ -171,7 +171,7 @@ def _price(text: str | None) -> Price | None:
 )
 @click.argument("pool", type=POOL)
 @dry_run_option
-@yes_option
+@add_yes_option
 @AS_JSON
 def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Call each worker of a pool once, to test it.
@@ -228,7 +228,7 @@ def diff(old: str, new: str, as_json: bool) -> None:
     from ops.config import load_pool
     from ops.workers.pool import compare_pools
 
-    before, after = (load_pool(workspace_or_defaults().config, name) for name in (old, new))
+    before, after = (load_pool(find_workspace_or_defaults().config, name) for name in (old, new))
     if as_json:
         print_json(compare_pools(before, after))
         return
@@ -267,9 +267,9 @@ def serve(pool: str) -> None:
     """
     from ops.config import load_pool, pool_file
     from ops.local_models.vllm_server import is_up, serve_pool
-    from pipelines.ending import ends_like_ctrl_c
+    from pipelines.ending import raise_on_sigterm
 
-    ends_like_ctrl_c()
+    raise_on_sigterm()
     workspace = Workspace.find()
     chosen = load_pool(workspace.config, pool)
     served = [worker for worker in chosen.workers if worker.serve]
@@ -285,7 +285,7 @@ def serve(pool: str) -> None:
                 click.echo(f"{worker.name}: {worker.model.partition('/')[2]} at {worker.api_base}")
             click.echo("Ctrl-C ends it.")
             while all(is_up(worker) for worker in served):
-                time.sleep(_LOOK_S)
+                time.sleep(_CHECK_INTERVAL_S)
             click.echo("a server has ended; its log is in .podium/vllm")
     except KeyboardInterrupt:
         click.echo("stopped")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ops.quality.agreement import LabelledAnswer
 
 
-_SUITES = {
+_SUITE_TITLES = {
     "well_formed": "raw_problems",
     "gold_scores_one": "raw_problems: gold",
     "fit_to_ask_about": "shortlist",
@@ -28,14 +28,14 @@ _SUITES = {
 """Check → the name under which the command shows it."""
 
 
-def check_all(workspace: Workspace, recipe_file: str) -> bool:
+def check_data(workspace: Workspace, recipe_file: str) -> bool:
     """Print each suite's result and the path of the Data Docs. Returns whether all passed."""
     from ops.quality.suite import docs_folder
     from ops.stages.checks import CHECKS, check_once
     from ops.stages.data import data_files
 
-    passed, setup = True, _configured(workspace, recipe_file)
-    for check, name in _SUITES.items():
+    passed, setup = True, _load_setup(workspace, recipe_file)
+    for check, name in _SUITE_TITLES.items():
         if not all(file.exists() for file in data_files(workspace, CHECKS[check][0])):
             click.echo(f"–  {name}: not materialized")
             continue
@@ -56,7 +56,7 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     from ops.grading import find_available_isolation
     from ops.quality.gold import GoldGrades, grade_gold, render_gold_report
 
-    recipe, sets = _configured(workspace, recipe_file).recipe, {}
+    recipe, sets = _load_setup(workspace, recipe_file).recipe, {}
     for name in recipe.benchmarks:
         for split, file in raw_files(workspace, recipe, name).items():
             problems = read_problems(file)
@@ -86,13 +86,13 @@ def measure_judges(
     from ops.workflow.judging import build_judge_request
     from pipelines.asking import confirm_spending
 
-    setup = _configured(workspace, recipe_file)
+    setup = _load_setup(workspace, recipe_file)
     if not setup.recipe.judges:
         return
     labels = "gold answers" if answers is None else answers.name
     client, costs, todo = open_client(setup.with_account("judges"), "quality"), [], {}
     for name, grader in setup.recipe.judges.items():
-        own = todo[name] = _labelled(workspace, setup.recipe, name, answers, questions)
+        own = todo[name] = _load_labelled_answers(workspace, setup.recipe, name, answers, questions)
         asked = [build_judge_request(each.problem, each.answer) for each in own]
         asks = [PlannedCall(judge, name, messages, grader=VERDICT) for judge, messages in asked]
         costs.append(estimate_calls(asks, client.cache, CallEstimator([grader.judge], pool_file=setup.pool_file), name))
@@ -109,7 +109,7 @@ def measure_judges(
         click.echo(found)
 
 
-def _labelled(
+def _load_labelled_answers(
     workspace: Workspace, recipe: Recipe, benchmark: str, answers: Path | None, questions: int
 ) -> list[LabelledAnswer]:
     from ops.benchmarks.problem_files import raw_files, read_problems
@@ -125,7 +125,7 @@ def _labelled(
     return labelled
 
 
-def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -> bool:
+def grade_response(workspace: Workspace, recipe_file: str, key: str, response: str) -> bool:
     """Print the grade of `response` to the problem `key` of `data/raw`. Returns whether it is correct.
 
     Raises `DataError` for an unknown problem, and `ConfigError` if programs cannot be executed.
@@ -133,13 +133,13 @@ def grade_one(workspace: Workspace, recipe_file: str, key: str, response: str) -
     from ops.benchmarks.registry import displayable_reason
     from ops.grading import grade
 
-    problem = _problem(workspace, _configured(workspace, recipe_file).recipe, key)
+    problem = _find_problem(workspace, _load_setup(workspace, recipe_file).recipe, key)
     verdict = grade(problem, response)
     click.echo(f"{'✓' if verdict.correct else '✗'}  {key}: {displayable_reason(problem.benchmark, verdict)}")
     return verdict.correct
 
 
-def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
+def _find_problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
     from ops.benchmarks.problem_files import find_problem, raw_files
     from ops.core.problem import benchmark_of
 
@@ -153,7 +153,7 @@ def _problem(workspace: Workspace, recipe: Recipe, key: str) -> Problem:
     return problem
 
 
-def _configured(workspace: Workspace, recipe_file: str) -> Setup:
+def _load_setup(workspace: Workspace, recipe_file: str) -> Setup:
     """Return the recipe with its pool, and apply its grading settings to this process."""
     from ops.benchmarks.graded import configure_grading
     from ops.config import Setup

@@ -12,7 +12,7 @@ import click
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
-from pipelines.commands.options import AS_JSON, RECIPE, workspace_or_defaults
+from pipelines.commands.options import AS_JSON, RECIPE, find_workspace_or_defaults
 from pipelines.commands.shown import print_json
 
 
@@ -41,9 +41,9 @@ def recipes() -> None:
 def list_recipes(as_json: bool) -> None:
     """List the recipes with their pools, policies and budgets."""
     from ops.config import load_recipe
-    from pipelines.commands.shown import console, table
+    from pipelines.commands.shown import make_console, make_table
 
-    config = workspace_or_defaults().config
+    config = find_workspace_or_defaults().config
     facts = []
     for file in sorted((config / "recipes").glob("*.yaml")):
         recipe = load_recipe(config, file.stem)
@@ -59,7 +59,7 @@ def list_recipes(as_json: bool) -> None:
         (each["recipe"], each["pool"], each["policy"], len(each["benchmarks"]), f"{each['run_usd']:,.2f}",
          each["description"]) for each in facts
     ]  # fmt: skip
-    console().print(table(head, rows, ("benchmarks", "at most USD")))
+    make_console().print(make_table(head, rows, ("benchmarks", "at most USD")))
 
 
 @recipes.command(
@@ -79,7 +79,7 @@ def show(recipe: str, as_json: bool) -> None:
 
     from ops.config import load_recipe
 
-    values = load_recipe(workspace_or_defaults().config, recipe).model_dump(mode="json")
+    values = load_recipe(find_workspace_or_defaults().config, recipe).model_dump(mode="json")
     if as_json:
         print_json(values)
     else:
@@ -110,7 +110,7 @@ def validate(as_json: bool) -> None:
     For each mistake the command prints one line with the file, the setting and the remedy. The exit code is 1 if there
     is a mistake. No model is called.
     """
-    checked = [(file, _mistake(load)) for file, load in _files(workspace_or_defaults())]
+    checked = [(file, _find_mistake(load)) for file, load in _list_config_files(find_workspace_or_defaults())]
     wrong = {str(file): said for file, said in checked if said}
     if as_json:
         print_json({"files": len(checked), "mistakes": wrong})
@@ -122,7 +122,7 @@ def validate(as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _mistake(load: Callable[[], Any]) -> str:
+def _find_mistake(load: Callable[[], Any]) -> str:
     try:
         load()
     except PodiumError as error:
@@ -130,7 +130,7 @@ def _mistake(load: Callable[[], Any]) -> str:
     return ""
 
 
-def _files(workspace: Workspace) -> Iterator[tuple[Path, Callable[[], Any]]]:
+def _list_config_files(workspace: Workspace) -> Iterator[tuple[Path, Callable[[], Any]]]:
     """Every file of config/ that Podium reads, and what loads it."""
     from ops.config import Setup, load_alerts, load_deepspeed, load_gate, load_pool, load_retraining, load_serving
     from ops.config import load_settings as load_file

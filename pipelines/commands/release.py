@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.asking import accept_if_agreed, confirm
+from pipelines.asking import begin_missing_parts_if_accepted, confirm
 from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, accept_missing_option
 from pipelines.commands.shown import print_json
 
 if TYPE_CHECKING:
-    from ops.release.mlflow_store import Registered
+    from ops.release.mlflow_store import RegisteredVersion
 
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Show which version would become the champion, without changing anything."
@@ -49,13 +49,13 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     from ops.release import registry
     from ops.release.promotion import NO_CHAMPION
     from ops.stages.release import find_version_to_promote, promote_manually
-    from pipelines.release import observe, promotion_seen
+    from pipelines.release import make_promotion_observation, report_observation
 
     workspace = Workspace.find()
-    known, champion = find_version_to_promote(workspace, version), registry.champion(workspace)
+    known, champion = find_version_to_promote(workspace, version), registry.find_champion(workspace)
     if champion is None or champion.version != known.version:
-        said = f"version {known.version} becomes champion{_in_place_of(champion)}; the gate's verdict on it: "
-        if not _agreed(said + known.tags.get("verdict", "not judged"), dry_run, yes):
+        said = f"version {known.version} becomes champion{_describe_replaced(champion)}; the gate's verdict on it: "
+        if not _confirm_change(said + known.tags.get("verdict", "not judged"), dry_run, yes):
             return
     elif dry_run:
         click.echo(f"version {known.version} is the champion already")
@@ -66,7 +66,7 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     if not outcome.has_changed:
         click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
         return
-    observe(workspace, promotion_seen(outcome))
+    report_observation(workspace, make_promotion_observation(outcome))
     click.echo(f"Champion    models:/conductor@champion is version {outcome.version}, promoted by {name.strip()}")
     click.echo(f"Verdict     of the gate: {outcome.verdict}; report: {outcome.page}")
     click.echo("Go back     podium rollback --reason WHY")
@@ -91,26 +91,26 @@ def rollback(name: str, reason: str, dry_run: bool, yes: bool) -> None:
     After that, only `podium promote` can make the replaced version the champion.
     """
     from ops.release import registry
-    from ops.release.aliases import before_champion
+    from ops.release.aliases import find_rollback_target
     from ops.stages.release import roll_back
-    from pipelines.release import observe, rollback_seen
+    from pipelines.release import make_rollback_observation, report_observation
 
     workspace = Workspace.find()
-    gone, target = registry.champion(workspace), before_champion(workspace)
-    if not _agreed(f"version {target.version} becomes champion again{_in_place_of(gone)}", dry_run, yes):
+    gone, target = registry.find_champion(workspace), find_rollback_target(workspace)
+    if not _confirm_change(f"version {target.version} becomes champion again{_describe_replaced(gone)}", dry_run, yes):
         return
     back = roll_back(workspace, reason, name, against=gone.version if gone else None)
-    observe(workspace, rollback_seen(back, name, reason))
+    report_observation(workspace, make_rollback_observation(back, name, reason))
     click.echo(f"Champion    models:/conductor@champion is version {back.version} again")
     if gone is not None:
         click.echo(f"Undo        podium promote {gone.version} --by NAME --reason WHY")
 
 
-def _in_place_of(champion: Registered | None) -> str:
+def _describe_replaced(champion: RegisteredVersion | None) -> str:
     return f", in place of version {champion.version}" if champion else ""
 
 
-def _agreed(what: str, dry_run: bool, yes: bool) -> bool:
+def _confirm_change(what: str, dry_run: bool, yes: bool) -> bool:
     """Say what would be done, or ask a person at a terminal; return whether to do it."""
     if dry_run:
         click.echo(f"{what}. Nothing was changed")
@@ -136,12 +136,12 @@ def verdict(version: str | None, as_json: bool) -> None:
     did not promote the version.
     """
     from ops.release import registry
-    from pipelines.commands.options import KEPT_BACK
-    from pipelines.commands.shown import console, table
+    from pipelines.commands.options import EXIT_NOT_PROMOTED
+    from pipelines.commands.shown import make_console, make_table
 
     workspace = Workspace.find()
-    known = registry.named(workspace, version) if version else registry.latest(workspace)
-    decision = registry.recorded_decision(workspace, known.version)
+    known = registry.get_version(workspace, version) if version else registry.get_latest_version(workspace)
+    decision = registry.load_decision(workspace, known.version)
     page = workspace.reports / f"verdict-version-{known.version}.html"
     said = known.tags.get("verdict", "not judged")
     if as_json:
@@ -155,13 +155,13 @@ def verdict(version: str | None, as_json: bool) -> None:
             for each in decision.checks
         ]  # fmt: skip
         if rows:
-            console().print(table(("", "check", "value", "bound", "what"), rows, ("value", "bound")))
+            make_console().print(make_table(("", "check", "value", "bound", "what"), rows, ("value", "bound")))
         if decision.override:
             click.echo(f"override by {decision.override.name}: {decision.override.reason}")
         if page.is_file():
             click.echo(f"page: {page.relative_to(workspace.root)}")
     if not decision.promote:
-        raise click.exceptions.Exit(KEPT_BACK)
+        raise click.exceptions.Exit(EXIT_NOT_PROMOTED)
 
 
 @click.command(
@@ -192,15 +192,15 @@ def serve(host: str, port: int, pool: str | None) -> None:
     another version becomes the champion, the server serves that version from then on. It runs until you press Ctrl-C.
     """
     from ops.config import load_serving
-    from ops.release.champion import serve
-    from pipelines.quiet import quiet, restore_gc
+    from ops.release.champion import serve_champion
+    from pipelines.quiet import restore_garbage_collection, silence_tools
 
-    quiet()
+    silence_tools()
     workspace = Workspace.find()
-    accept_if_agreed(workspace)
+    begin_missing_parts_if_accepted(workspace)
     settings = load_serving(workspace.config)
     chosen = settings if pool is None else settings.model_copy(update={"pool": pool})
-    serve(workspace, chosen, host, port, when_loaded=restore_gc)
+    serve_champion(workspace, chosen, host, port, on_loaded=restore_garbage_collection)
 
 
 @click.command(
@@ -233,7 +233,7 @@ def ask(question: str, grader: str | None, choices: tuple[str, ...]) -> None:
     from ops.release import ask as champion
 
     workspace = Workspace.find()
-    accept_if_agreed(workspace)
-    response = champion.ask(workspace, question, {"grader": grader, "choices": list(choices)})
-    champion.show(response, Console())
+    begin_missing_parts_if_accepted(workspace)
+    response = champion.ask_champion(workspace, question, {"grader": grader, "choices": list(choices)})
+    champion.print_answer(response, Console())
     sys.exit(0 if response.get("status") == "completed" else 1)

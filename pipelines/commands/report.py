@@ -6,9 +6,9 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, dry_run_option, recipe_argument, seed_option, yes_option
+from pipelines.commands.options import AS_JSON, add_recipe_argument, add_yes_option, dry_run_option, seed_option
 from pipelines.commands.shown import print_json
-from pipelines.ending import stopped_midway
+from pipelines.ending import exit_interrupted
 
 
 @click.command(
@@ -18,7 +18,7 @@ from pipelines.ending import stopped_midway
         ("Write the report of the quickstart with seed 2.", "podium report quickstart --seed 2"),
     ),
 )
-@recipe_argument
+@add_recipe_argument
 @seed_option
 def report(recipe: str, seed: int | None) -> None:
     """Write all results of a recipe into one HTML page.
@@ -27,9 +27,9 @@ def report(recipe: str, seed: int | None) -> None:
     not been measured yet, the report names the command that measures it. The page is written into .podium/reports and
     attached to the versions of this Conductor in MLflow.
     """
-    from pipelines.quiet import quiet
+    from pipelines.quiet import silence_tools
 
-    quiet()
+    silence_tools()
     from pipelines.reproduction import write_report
 
     click.echo(f"written to {write_report(Workspace.find(), recipe, seed)}")
@@ -44,17 +44,17 @@ def report(recipe: str, seed: int | None) -> None:
 )
 @seed_option
 @dry_run_option
-@yes_option
+@add_yes_option
 def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
     """Compare a Conductor with all baselines, and report it.
 
     The command runs the recipe reproduction in the synthetic environment, the studies that belong to it, and its
     report. It writes the tables next to the report, into .podium/reports. Finished work is reused.
     """
-    from pipelines.quiet import quiet
+    from pipelines.quiet import silence_tools
 
-    quiet()
-    from pipelines.reproduction import RECIPE, reproduced
+    silence_tools()
+    from pipelines.reproduction import RECIPE, reproduce
 
     if dry_run:
         from ops.config import Setup
@@ -64,9 +64,9 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
         show_plan(Setup.read(Workspace.find(), RECIPE, seed), ALL_PARTS)
         return
     try:
-        page, table = reproduced(Workspace.find(), seed, yes)
+        page, table = reproduce(Workspace.find(), seed, yes)
     except KeyboardInterrupt:
-        stopped_midway()
+        exit_interrupted()
     click.echo(f"written to {page} and {table}")
 
 
@@ -83,12 +83,12 @@ def baselines(as_json: bool) -> None:
 
     The table shows for each baseline what it does, how many calls a question takes, and the paper that it comes from.
     """
-    from pipelines.quiet import quiet
+    from pipelines.quiet import silence_tools
 
-    quiet()
-    from pipelines.baselines import registry_facts, registry_table
+    silence_tools()
+    from pipelines.baselines import list_baseline_facts, make_baseline_table
 
     if as_json:
-        print_json(registry_facts())
+        print_json(list_baseline_facts())
     else:
-        click.echo(registry_table(), nl=False)
+        click.echo(make_baseline_table(), nl=False)

@@ -7,8 +7,8 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.asking import check_workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, KEPT_BACK, dry_run_option, yes_option
-from pipelines.ending import stopped_midway
+from pipelines.commands.options import AS_JSON, EXIT_NOT_PROMOTED, add_yes_option, dry_run_option
+from pipelines.ending import exit_interrupted
 
 
 @click.command(
@@ -19,7 +19,7 @@ from pipelines.ending import stopped_midway
     ),
 )
 @dry_run_option
-@yes_option
+@add_yes_option
 @AS_JSON
 def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
     """Adapt the champion to a changed pool of models.
@@ -33,15 +33,15 @@ def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
     from pipelines.retraining import by_hand
 
     if dry_run or as_json:
-        by_hand.report(Workspace.find(), as_json)
+        by_hand.print_change(Workspace.find(), as_json)
         return
     check_workspace(Workspace.find())
     try:
-        kept_back = by_hand.retrain(Workspace.find(), yes)
+        kept_back = by_hand.retrain_champion(Workspace.find(), yes)
     except KeyboardInterrupt:
-        stopped_midway()
+        exit_interrupted()
     if kept_back:
-        raise click.exceptions.Exit(KEPT_BACK)
+        raise click.exceptions.Exit(EXIT_NOT_PROMOTED)
 
 
 @click.command(
@@ -52,7 +52,7 @@ def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
     ),
 )
 @dry_run_option
-@yes_option
+@add_yes_option
 def drift(dry_run: bool, yes: bool) -> None:
     """Check whether a model behind a worker has been replaced.
 
@@ -64,7 +64,7 @@ def drift(dry_run: bool, yes: bool) -> None:
     from pipelines.retraining import by_hand
 
     if dry_run:
-        by_hand.report_drift(Workspace.find())
+        by_hand.print_drift_cost(Workspace.find())
         return
     check_workspace(Workspace.find())
-    by_hand.drift(Workspace.find(), yes)
+    by_hand.detect_drift(Workspace.find(), yes)

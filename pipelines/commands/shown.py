@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PIPED = 200
+PIPED_WIDTH = 200
 """The maximum width of output without a terminal. A table is as wide as its content."""
 
 
-def console() -> Console:
+def make_console() -> Console:
     """Return a console on standard output with the width of the terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
-def table(
+def make_table(
     head: Sequence[str], rows: Iterable[Sequence[object]] = (), numbers: Iterable[str] = (), title: str = ""
 ) -> Table:
     """Return a table whose first column is never cut and whose other columns wrap. `numbers` are the headings of
@@ -41,7 +41,7 @@ def table(
     return made
 
 
-def wrapped(text: str, width: int | None = None) -> str:
+def wrap_text(text: str, width: int | None = None) -> str:
     """Break lines of prose beside their label or mark, at `width` or at the width of the terminal. Piped output is
     unchanged.
 
@@ -49,11 +49,11 @@ def wrapped(text: str, width: int | None = None) -> str:
     """
     if width is None and not sys.stdout.isatty():
         return text
-    columns = width or console().width
-    return "\n".join(line if len(line) <= columns else _beside(line, columns) for line in text.splitlines())
+    columns = width or make_console().width
+    return "\n".join(line if len(line) <= columns else _wrap_beside_label(line, columns) for line in text.splitlines())
 
 
-def _beside(line: str, columns: int) -> str:
+def _wrap_beside_label(line: str, columns: int) -> str:
     if len(re.findall(r"\S {2,}(?=\S)", line)) > 1:
         return line
     label = re.match(r"\s*\S.*?\S {2,}|\s*(?:-|→|\d+\.) |\s*", line)
@@ -72,8 +72,8 @@ def print_json(value: object) -> None:
     click.echo(to_json(value, inf_nan_mode="null", fallback=str).decode())
 
 
-def fits(made: Table, on: Console) -> bool:
+def has_room_for(table: Table, console: Console) -> bool:
     """Return whether all cells of the table have room without wrapping."""
     from rich.measure import Measurement
 
-    return Measurement.get(on, on.options.update(max_width=10_000), made).maximum <= on.width
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width

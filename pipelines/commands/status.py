@@ -15,7 +15,7 @@ from pipelines.commands.shown import print_json
 if TYPE_CHECKING:
     import dagster as dg
 
-ALERTS = 3
+SHOWN_ALERTS = 3
 """Number of the newest alerts that the status shows."""
 
 
@@ -33,7 +33,7 @@ def status(as_json: bool) -> None:
     The champion is the version that `podium serve` serves. The challenger is the newest version, if the promotion gate
     has not promoted it.
     """
-    from ops.alerts.notify import kept
+    from ops.alerts.notify import load_notices
     from ops.core.parts import REGISTRY, find_lost_alerts, find_missing_parts
     from ops.release import registry
     from ops.spending.books import current_month
@@ -45,8 +45,8 @@ def status(as_json: bool) -> None:
         missing.append(lost_alerts)
     champion = challenger = None
     if all(each.file != str(workspace.state / REGISTRY.relative_path) for each in missing):
-        champion, challenger = registry.champion(workspace), registry.challenger(workspace)
-    runs, alerts = _runs(workspace, 1), kept(workspace, ALERTS)
+        champion, challenger = registry.find_champion(workspace), registry.find_challenger(workspace)
+    runs, alerts = _list_runs(workspace, 1), load_notices(workspace, SHOWN_ALERTS)
     books = open_ledger(workspace.ledger)
     has_ledger = all(each.file != str(workspace.ledger) for each in missing)
     month, spent = current_month(), books.by_month() if has_ledger else {}
@@ -71,7 +71,7 @@ def status(as_json: bool) -> None:
     if challenger is not None and (champion is None or challenger.version != champion.version):
         judged = challenger.tags.get("verdict", "not judged")
         lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
-    lines += [("Last run", _line(runs[0]) if runs else "none")]
+    lines += [("Last run", _format_run(runs[0]) if runs else "none")]
     lines += [("Missing", str(each)) for each in missing]
     reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
     if has_ledger:
@@ -80,7 +80,7 @@ def status(as_json: bool) -> None:
         )
     for entry in alerts:
         said = f"; {entry.notice.command}" if entry.notice.command else ""
-        lines.append(("Alert", f"{_time(entry.at)}  {entry.notice.kind}: {entry.notice.title}{said}"))
+        lines.append(("Alert", f"{_format_time(entry.at)}  {entry.notice.kind}: {entry.notice.title}{said}"))
     if champion is None and not missing:
         lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
     for label, text in lines:
@@ -114,9 +114,9 @@ def list_runs(count: int, as_json: bool) -> None:
 
     Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
-    from pipelines.commands.shown import console, table
+    from pipelines.commands.shown import make_console, make_table
 
-    found = _runs(Workspace.find(), count)
+    found = _list_runs(Workspace.find(), count)
     if as_json:
         print_json(found)
         return
@@ -124,46 +124,46 @@ def list_runs(count: int, as_json: bool) -> None:
         click.echo("no run yet: podium run starts one")
         return
     rows = [
-        (each["run"][:8], each["job"], each["recipe"], each["status"], each["started"] or "–", _minutes(each))
+        (each["run"][:8], each["job"], each["recipe"], each["status"], each["started"] or "–", _format_minutes(each))
         for each in found
     ]
-    console().print(table(("run", "job", "recipe", "status", "started (UTC)", "minutes"), rows, ("minutes",)))
+    make_console().print(make_table(("run", "job", "recipe", "status", "started (UTC)", "minutes"), rows, ("minutes",)))
 
 
-def _runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:
+def _list_runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:
     """The newest runs that Dagster knows; none where nothing was run yet."""
     if not workspace.dagster_home.is_dir():
         return []
-    from pipelines.home import open_instance, prepare
+    from pipelines.home import open_instance, prepare_home
 
-    prepare(workspace)
+    prepare_home(workspace)
     with open_instance(workspace) as instance:
-        return [_facts(record) for record in instance.get_run_records(limit=count)]
+        return [_describe_record(record) for record in instance.get_run_records(limit=count)]
 
 
-def _facts(record: dg.RunRecord) -> dict[str, Any]:
+def _describe_record(record: dg.RunRecord) -> dict[str, Any]:
     run, ended = record.dagster_run, record.end_time
     return {
         "run": run.run_id,
-        "job": run.job_name if not run.asset_selection else ", ".join(sorted(map(_name, run.asset_selection))),
+        "job": run.job_name if not run.asset_selection else ", ".join(sorted(map(_asset_name, run.asset_selection))),
         "recipe": run.tags.get("podium/recipe", ""),
         "status": run.status.value.lower(),
-        "started": _time(record.start_time) if record.start_time else None,
+        "started": _format_time(record.start_time) if record.start_time else None,
         "seconds": ended - record.start_time if ended and record.start_time else None,
     }
 
 
-def _name(key: dg.AssetKey) -> str:
+def _asset_name(key: dg.AssetKey) -> str:
     return key.to_user_string()
 
 
-def _line(run: dict[str, Any]) -> str:
+def _format_run(run: dict[str, Any]) -> str:
     return f"{run['recipe'] or run['job']}: {run['status']}, started {run['started'] or 'not yet'} (podium runs list)"
 
 
-def _minutes(run: dict[str, Any]) -> str:
+def _format_minutes(run: dict[str, Any]) -> str:
     return "–" if run["seconds"] is None else f"{run['seconds'] / 60:.1f}"
 
 
-def _time(at: float) -> str:
+def _format_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

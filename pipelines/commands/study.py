@@ -8,7 +8,7 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, SEED, dry_run_option, yes_option
+from pipelines.commands.options import AS_JSON, SEED, add_yes_option, dry_run_option
 from pipelines.commands.shown import print_json
 
 
@@ -39,7 +39,7 @@ from pipelines.commands.shown import print_json
 )
 @AS_JSON
 @dry_run_option
-@yes_option
+@add_yes_option
 def study(
     name: str | None,
     changes: tuple[str, ...],
@@ -69,13 +69,13 @@ def study(
         width = max(map(len, known), default=0)
         click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
         return
-    from pipelines.quiet import quiet
+    from pipelines.quiet import silence_tools
 
-    quiet()
+    silence_tools()
     from ops.core.documents import replace_marked_text
-    from pipelines.studies import made
+    from pipelines.studies import run_study
 
-    text = made(workspace, name, changes, recipe, seeds, yes, dry_run, picture and workspace.root / picture)
+    text = run_study(workspace, name, changes, recipe, seeds, yes, dry_run, picture and workspace.root / picture)
     if dry_run:
         return
     click.echo(text, nl=False)

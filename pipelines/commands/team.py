@@ -11,7 +11,7 @@ from ops.core.errors import ConfigError, PodiumError
 from ops.core.installation import install_extra_command
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
-from pipelines.commands.options import dry_run_option, recipe_argument, seed_option, yes_option
+from pipelines.commands.options import add_recipe_argument, add_yes_option, dry_run_option, seed_option
 
 JOBS = ("lifecycle", "precache", "train", "evaluate")
 """Of `pipelines.lifecycle`, which is not imported before it is needed."""
@@ -51,22 +51,22 @@ def setup(gpu: int) -> None:
     tables at its first start, and two processes that do so at the same time fail.
     """
 
-    from assets.placement import GPU
-    from ops.release.mlflow_store import check_characters
+    from assets.placement import GPU_POOL
+    from ops.release.mlflow_store import check_stores_all_characters
     from ops.spending.ledger import open_ledger
     from ops.spending.ledger_store import LEDGER_URL
-    from pipelines.home import open_instance, prepare
+    from pipelines.home import open_instance, prepare_home
 
-    workspace = _workspace()
+    workspace = _open_workspace()
     for variable in (_DATABASE, LEDGER_URL):
         _check_encoding(variable)
     if workspace.mlflow_uri.startswith("http"):
-        check_characters(workspace)
-    prepare(workspace)
+        check_stores_all_characters(workspace)
+    prepare_home(workspace)
     with open_instance(workspace) as instance:
         instance.get_runs_count()
         instance.all_instigator_state()
-        instance.event_log_storage.set_concurrency_slots(GPU, gpu)
+        instance.event_log_storage.set_concurrency_slots(GPU_POOL, gpu)
     ledger = open_ledger(workspace.ledger)
     ledger.release_ended_processes()
     ledger.close()
@@ -79,14 +79,14 @@ def setup(gpu: int) -> None:
         ("Start only the calls of its workers.", "podium team start paper --job precache"),
     ),
 )
-@recipe_argument
+@add_recipe_argument
 @seed_option
 @click.option(
     "--job", type=click.Choice(JOBS), default="lifecycle", show_default=True,
     help="Run this part of the pipeline. The job lifecycle is the whole pipeline.",
 )  # fmt: skip
 @dry_run_option
-@yes_option
+@add_yes_option
 def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> None:
     """Start a run of the pipeline on the team's Dagster.
 
@@ -94,30 +94,30 @@ def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> 
     under Runs.
     """
     from pipelines.asking import confirm_run
-    from pipelines.home import open_instance, prepare
-    from pipelines.run import NEEDS, snapshot_of
+    from pipelines.home import open_instance, prepare_home
+    from pipelines.run import NEEDS_OF_JOB, take_snapshot
 
-    workspace = _workspace()
+    workspace = _open_workspace()
     if dry_run:
         from ops.config import Setup
         from pipelines.commands.plan import show_plan
 
-        show_plan(Setup.read(workspace, recipe, seed), NEEDS[job])
+        show_plan(Setup.read(workspace, recipe, seed), NEEDS_OF_JOB[job])
         return
-    prepare(workspace)
-    snapshot = snapshot_of(workspace, recipe, seed, NEEDS[job])
+    prepare_home(workspace)
+    snapshot = take_snapshot(workspace, recipe, seed, NEEDS_OF_JOB[job])
     confirm_run(snapshot.setup(workspace), yes)
 
-    from assets.resources import Podium
-    from pipelines.launching import submit
+    from assets.resources import RunResource
+    from pipelines.launching import submit_run
 
-    podium = Podium(recipe=recipe, seed=seed).of(snapshot)
+    podium = RunResource(recipe=recipe, seed=seed).bind_snapshot(snapshot)
     with open_instance(workspace) as instance:
-        run_id = submit(podium, instance, job)
+        run_id = submit_run(podium, instance, job)
     click.echo(f"run {run_id}: {snapshot}")
 
 
-def _workspace() -> Workspace:
+def _open_workspace() -> Workspace:
     if not os.environ.get("PODIUM_TEAM"):
         raise PodiumError("PODIUM_TEAM is not set: this checkout is not part of a team. Use `podium run` instead")
     if not os.environ.get(_DATABASE, "").startswith(_DRIVER):

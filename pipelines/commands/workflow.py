@@ -8,7 +8,7 @@ import click
 
 from ops.core.errors import DataError
 from pipelines.commands.help import OrderedGroup
-from pipelines.commands.options import POOL, workspace_or_defaults
+from pipelines.commands.options import POOL, find_workspace_or_defaults
 
 if TYPE_CHECKING:
     from ops.workflow.rendering import Format
@@ -57,7 +57,7 @@ def render(file: TextIO, form: str, pool: str) -> None:
     from ops.workflow.grammar import parse_workflow
     from ops.workflow.rendering import render_workflow
 
-    names = load_pool(workspace_or_defaults().config, pool).names
+    names = load_pool(find_workspace_or_defaults().config, pool).names
     parsed = parse_workflow(file.read(), offered=len(names), access="fine_grained")
     if parsed.workflow is None:
         remedy = "Write model_id, subtasks and access_list as docs/method.md says"

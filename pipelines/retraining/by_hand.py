@@ -6,39 +6,39 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
-from assets.change import Due, due, the_champion
+from assets.change import PendingChange, find_pending_change, get_champion
 from ops.config import Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.estimate import Estimate
-from ops.retraining.standing import decided
+from ops.retraining.standing import load_training_decision
 from ops.spending.books import format_usd
 from ops.workers.pool import compare_pools
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.shown import print_json
-from pipelines.retraining.launch import change_tags, estimated, estimated_drift
+from pipelines.retraining.launch import estimate_change, estimate_drift_round, make_change_tags
 
 
-def report(workspace: Workspace, as_json: bool = False) -> None:
+def print_change(workspace: Workspace, as_json: bool = False) -> None:
     """Print what the champion's pool requires and costs, without executing it.
 
     Raises `PodiumError`.
     """
-    from assets.resources import Podium
-    from pipelines.home import open_instance, prepare
+    from assets.resources import RunResource
+    from pipelines.home import open_instance, prepare_home
 
-    prepare(workspace)
+    prepare_home(workspace)
     console = Console(highlight=False)
     with open_instance(workspace) as instance:
-        found = due(Podium(root=str(workspace.root)), workspace, instance)
-    priced = None if found.plan.is_empty else estimated(found)
+        found = find_pending_change(RunResource(root=str(workspace.root)), workspace, instance)
+    priced = None if found.plan.is_empty else estimate_change(found)
     if as_json:
-        print_json(_facts(found, priced))
+        print_json(_describe_change(found, priced))
     else:
-        show(console, found, priced)
+        print_plan(console, found, priced)
 
 
-def _facts(found: Due, priced: Estimate | None) -> dict[str, object]:
+def _describe_change(found: PendingChange, priced: Estimate | None) -> dict[str, object]:
     change = found.snapshot.change
     assert change is not None
     return {
@@ -51,7 +51,7 @@ def _facts(found: Due, priced: Estimate | None) -> dict[str, object]:
     }
 
 
-def show(console: Console, found: Due, priced: Estimate | None) -> None:
+def print_plan(console: Console, found: PendingChange, priced: Estimate | None) -> None:
     """Print the difference, the plan and its price."""
     snapshot, change = found.snapshot, found.snapshot.change
     assert change is not None
@@ -78,27 +78,31 @@ def show(console: Console, found: Due, priced: Estimate | None) -> None:
         )
 
 
-def retrain(workspace: Workspace, yes: bool = True) -> bool:
+def retrain_champion(workspace: Workspace, yes: bool = True) -> bool:
     """Execute the work that the champion's pool requires; return whether the gate kept a challenger back.
 
     Without `yes` a person is asked before paid workers are called. Raises `PodiumError`, and `KeyboardInterrupt` after
     Ctrl-C.
     """
-    from pipelines.run import here
+    from pipelines.run import open_session
 
-    known = the_champion(workspace)
+    known = get_champion(workspace)
     console = Console(highlight=False)
     asked = known.snapshot
-    with here(workspace, asked.recipe_file, asked.seed, ("workers", "training", "evaluation"), console) as place:
-        found = due(place.podium, workspace, place.instance)
+    with open_session(
+        workspace, asked.recipe_file, asked.seed, ("workers", "training", "evaluation"), console
+    ) as place:
+        found = find_pending_change(place.resource, workspace, place.instance)
         if found.plan.is_empty:
-            show(console, found, None)
+            print_plan(console, found, None)
             return False
-        priced = estimated(found)
-        show(console, found, priced)
+        priced = estimate_change(found)
+        print_plan(console, found, priced)
         confirm_spending(found.snapshot.setup(workspace), yes, priced.usd)
         job = place.definitions.resolve_job_def("retraining")
-        place.of(found.podium).execute(job, tags=change_tags(found, priced) | {"podium/cause": "podium retrain"})
+        place.with_resource(found.podium).execute(
+            job, tags=make_change_tags(found, priced) | {"podium/cause": "podium retrain"}
+        )
     return print_decision(console, workspace, found.snapshot)
 
 
@@ -109,13 +113,13 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
     """
     from pipelines.summary import print_promotion
 
-    made = decided(workspace, asked.key)
+    made = load_training_decision(workspace, asked.key)
     console.print()
     console.print(f"Decision    {'fine-tuned' if made.fine_tune else 'not trained'}: {made.why}", markup=False)
     kept_back = False
     if made.fine_tune:
         kept_back = print_promotion(console, workspace)
-    elif (champion := registry.champion(workspace)) is not None:
+    elif (champion := registry.find_champion(workspace)) is not None:
         console.print(f"Champion    version {champion.version}, as before")
     seed = asked.recipe.seed if made.train_anew else asked.recipe.seed + 1
     if made.train_anew or (made.standing.failed and not made.fine_tune):
@@ -123,32 +127,32 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
     return kept_back
 
 
-def report_drift(workspace: Workspace) -> None:
+def print_drift_cost(workspace: Workspace) -> None:
     """Print what it costs to ask today's questions of the champion's recipe again. Raises `PodiumError`."""
-    known = the_champion(workspace)
+    known = get_champion(workspace)
     setup = Setup.read(workspace, known.snapshot.recipe_file, known.snapshot.seed)
-    priced = estimated_drift(setup)
+    priced = estimate_drift_round(setup)
     print(priced)
     show_spending(setup, priced.usd)
 
 
-def drift(workspace: Workspace, yes: bool = True) -> None:
+def detect_drift(workspace: Workspace, yes: bool = True) -> None:
     """Ask the champion's workers, and the champion, today's questions again in this process; without `yes` a person is
     asked first. Raises `PodiumError`."""
-    from ops.retraining.drift import stored_champion, stored_workers
-    from pipelines.run import here
+    from ops.retraining.drift import find_stored_champion, list_stored_workers
+    from pipelines.run import open_session
 
-    known = the_champion(workspace)
+    known = get_champion(workspace)
     console, asked = Console(highlight=False), known.snapshot
-    with here(workspace, asked.recipe_file, asked.seed, ("workers", "evaluation"), console) as place:
-        setup, settings = place.podium.load(), place.podium.snapshot().retraining.drift
-        confirm_spending(setup, yes, None if yes else estimated_drift(setup).usd)
+    with open_session(workspace, asked.recipe_file, asked.seed, ("workers", "evaluation"), console) as place:
+        setup, settings = place.resource.load_setup(), place.resource.get_snapshot().retraining.drift
+        confirm_spending(setup, yes, None if yes else estimate_drift_round(setup).usd)
         place.execute(place.definitions.resolve_implicit_global_asset_job_def(), [dg.AssetKey("drift")])
     head = ("system", "nights", "pairs", "stored, % right", "again, % right", "change")
     table = Table(*head, box=None, padding=(0, 2, 0, 0))
-    for system in filter(None, (*stored_workers(setup), stored_champion(setup))):
-        record = system.record(workspace)
-        change = record.difference(settings.false_alarms)
+    for system in filter(None, (*list_stored_workers(setup), find_stored_champion(setup))):
+        record = system.load_record(workspace)
+        change = record.estimate_difference(settings.false_alarms)
         if change is not None:
             right = [f"{100 * share:.1f}" for share in record.accuracies()]
             row = (record.system, record.rounds, len(record.pairs), *right, f"{change.low:+.3f} to {change.high:+.3f}")

@@ -12,8 +12,8 @@ from typing import Self
 
 import dagster as dg
 
-from assets.change import NoChampion, due
-from assets.resources import Podium
+from assets.change import NoChampionError, find_pending_change
+from assets.resources import RunResource
 from ops.alerts import notify
 from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES
 from ops.config import Pool, digest
@@ -21,11 +21,11 @@ from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.planning.requirements.workers import NOTICE_PERIOD
 from ops.planning.retirement import retirement_date
-from pipelines.lifecycle import unfinished
-from pipelines.retraining.launch import POOL_CHANGED, Launch, automation_is_on, failed_run, launch
+from pipelines.lifecycle import describe_unfinished_run
+from pipelines.retraining.launch import POOL_CHANGED, LaunchDecision, decide_launch, find_failed_run, is_automation_on
 
 
-def pool_changed(
+def make_pool_sensor(
     retraining: dg.UnresolvedAssetJobDefinition, clock: Callable[[], float] = time.time
 ) -> dg.SensorDefinition:
     """Execute what a change of the champion's pool requires, whatever its recipe. `clock`: seconds of the epoch."""
@@ -37,29 +37,29 @@ def pool_changed(
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Starts the retraining when the champion's pool has changed and its files are stable.",
     )
-    def sensor(context: dg.SensorEvaluationContext, podium: Podium) -> dg.SensorResult:
+    def sensor(context: dg.SensorEvaluationContext, podium: RunResource) -> dg.SensorResult:
         # A run uses its own snapshot until it ends; the resulting pool is then compared with the file.
-        if why := unfinished(context.instance):
-            return _result(context, Launch(why=f"{why}: looking again after it"))
-        workspace = podium.workspace()
+        if why := describe_unfinished_run(context.instance):
+            return _sensor_result(context, LaunchDecision(reason=f"{why}: looking again after it"))
+        workspace = podium.find_workspace()
         try:
-            found = due(podium, workspace, context.instance)
-        except (NoChampion, ConfigError) as error:
-            return _result(context, Launch(why=str(error)))
+            found = find_pending_change(podium, workspace, context.instance)
+        except (NoChampionError, ConfigError) as error:
+            return _sensor_result(context, LaunchDecision(reason=str(error)))
         pool = found.snapshot.pool
         if found.plan.is_empty:
             unchanged = f"the pool is unchanged (answers {pool.answers_key}, prices {pool.prices_key})"
-            return _result(context, Launch(why=unchanged))
-        settling = _settling(context.cursor, pool, clock())
-        if wait := settling.waits(found.snapshot.retraining.settle_s, clock()):
+            return _sensor_result(context, LaunchDecision(reason=unchanged))
+        settling = _update_debounce(context.cursor, pool, clock())
+        if wait := settling.remaining_wait_s(found.snapshot.retraining.settle_s, clock()):
             why = f"{found.plan}: edited recently, settling for {wait:.0f} s more"
-            return _result(context, Launch(why=why), settling)
-        return _result(context, launch(workspace, context.instance, found, "pool changed"), settling)
+            return _sensor_result(context, LaunchDecision(reason=why), settling)
+        return _sensor_result(context, decide_launch(workspace, context.instance, found, "pool changed"), settling)
 
     return sensor
 
 
-def alert_on_pool(clock: Callable[[], float] = time.time) -> dg.SensorDefinition:
+def make_pool_alert_sensor(clock: Callable[[], float] = time.time) -> dg.SensorDefinition:
     """Send alerts of changes of the champion's pool that no automation handles, and of workers that retire.
 
     It asks no worker and starts no run, so it is on. `clock`: seconds of the epoch.
@@ -72,66 +72,70 @@ def alert_on_pool(clock: Callable[[], float] = time.time) -> dg.SensorDefinition
         description="Sends an alert if the champion's pool has changed while pool_changed is off, or if a worker's "
         "model is retired.",
     )
-    def sensor(context: dg.SensorEvaluationContext, podium: Podium) -> dg.SensorResult:
-        workspace = podium.workspace()
+    def sensor(context: dg.SensorEvaluationContext, podium: RunResource) -> dg.SensorResult:
+        workspace = podium.find_workspace()
         try:
-            found = due(podium, workspace, context.instance)
-        except (NoChampion, ConfigError) as error:
-            return _result(context, Launch(why=str(error)))
+            found = find_pending_change(podium, workspace, context.instance)
+        except (NoChampionError, ConfigError) as error:
+            return _sensor_result(context, LaunchDecision(reason=str(error)))
         pool = found.snapshot.pool
-        _alert_of_retirements(workspace, pool, clock())
-        if found.plan.is_empty or automation_is_on(context.instance):
-            return _result(context, Launch(why="the pool is unchanged, or its changes are handled"))
-        settling = _settling(context.cursor, pool, clock())
-        waits = settling.waits(found.snapshot.retraining.settle_s, clock())
-        if waits or unfinished(context.instance) or failed_run(context.instance, found):
-            return _result(context, Launch(why="the change has not settled, or a run is about it"), settling)
+        _alert_on_retirements(workspace, pool, clock())
+        if found.plan.is_empty or is_automation_on(context.instance):
+            return _sensor_result(context, LaunchDecision(reason="the pool is unchanged, or its changes are handled"))
+        settling = _update_debounce(context.cursor, pool, clock())
+        waits = settling.remaining_wait_s(found.snapshot.retraining.settle_s, clock())
+        if waits or describe_unfinished_run(context.instance) or find_failed_run(context.instance, found):
+            return _sensor_result(
+                context, LaunchDecision(reason="the change has not settled, or a run is about it"), settling
+            )
         text = f"{found.plan}\nThe sensor {POOL_CHANGED} is off: no further step starts automatically."
         title = f"the pool {pool.name} of the champion changed"
-        notify(workspace, POOL_UNHANDLED.notice(title, text, occasion=f"pool unhandled {found.key}"))
-        return _result(context, Launch(why=f"{found.plan}: an alert was sent"), settling)
+        notify(workspace, POOL_UNHANDLED.make_notice(title, text, occasion=f"pool unhandled {found.key}"))
+        return _sensor_result(context, LaunchDecision(reason=f"{found.plan}: an alert was sent"), settling)
 
     return sensor
 
 
-def _alert_of_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
+def _alert_on_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
     today = datetime.fromtimestamp(now, UTC).date()
     for worker in pool.workers:
         end = retirement_date(worker)
         if end is not None and end <= today + NOTICE_PERIOD:
             title = f"the model of worker {worker.name} {'is retired since' if end <= today else 'retires on'} {end}"
             text = f"{worker.model}, in config/pools/{pool.name}.yaml. Replace it there, or remove the worker."
-            notify(workspace, WORKER_RETIRES.notice(title, text, occasion=f"worker retires {worker.model} {end}"))
+            notify(workspace, WORKER_RETIRES.make_notice(title, text, occasion=f"worker retires {worker.model} {end}"))
 
 
-def _settling(cursor: str | None, pool: Pool, now: float) -> Settling:
+def _update_debounce(cursor: str | None, pool: Pool, now: float) -> DebounceState:
     """Return the state of debouncing after this reading; the cursor
     stores the last content and since when it is unchanged.
     """
     facts = json.loads(cursor) if cursor else {}
-    before = Settling(facts.get("read", ""), facts.get("since", 0.0))
-    return before.after(digest(pool.model_dump(mode="json")), now)
+    before = DebounceState(facts.get("read", ""), facts.get("since", 0.0))
+    return before.observe(digest(pool.model_dump(mode="json")), now)
 
 
-def _result(context: dg.SensorEvaluationContext, made: Launch, settling: Settling | None = None) -> dg.SensorResult:
+def _sensor_result(
+    context: dg.SensorEvaluationContext, made: LaunchDecision, settling: DebounceState | None = None
+) -> dg.SensorResult:
     cursor = json.dumps({"read": settling.read, "since": settling.since}) if settling else context.cursor
     if made.request is not None:
         return dg.SensorResult(run_requests=[made.request], cursor=cursor)
-    return dg.SensorResult(skip_reason=made.why, cursor=cursor, asset_events=made.notes)
+    return dg.SensorResult(skip_reason=made.reason, cursor=cursor, asset_events=made.observations)
 
 
 @dataclass(frozen=True)
-class Settling:
+class DebounceState:
     """The content that was last read, and since when (seconds since the epoch) it is unchanged."""
 
     read: str = ""
     since: float = 0.0
 
-    def after(self, read: str, now: float) -> Self:
+    def observe(self, read: str, now: float) -> Self:
         """Return the state after reading `read` at time `now`. If the clock went back, the wait begins anew."""
         same = read == self.read and now >= self.since
         return type(self)(read, self.since if same else now)
 
-    def waits(self, settle_s: float, now: float) -> float:
+    def remaining_wait_s(self, settle_s: float, now: float) -> float:
         """Return how many seconds remain until the content counts as unchanged for long enough; 0 if it does."""
         return max(0.0, settle_s - (now - self.since))

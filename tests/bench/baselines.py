@@ -25,15 +25,15 @@ from ops.precaching.opening import open_client
 from ops.results.leaderboard import Leaderboard, TableData, format_accuracy
 from ops.results.summary import Summary, average_by_question, mean_per_answer
 from ops.results.table import Rows
-from ops.retraining.estimate import stages
+from ops.retraining.estimate import estimate_stages
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation_questions
 from ops.workers.pool import reprice_responses
 from pipelines.asking import confirm_spending, show_spending
 from pipelines.commands.lazy import CommandError
-from pipelines.commands.options import RECIPE, dry_run_option, seed_option, yes_option
+from pipelines.commands.options import RECIPE, add_yes_option, dry_run_option, seed_option
 from pipelines.environment_file import read_environment_file
-from pipelines.quiet import quiet
+from pipelines.quiet import silence_tools
 
 MARK = "<!-- made by `python -m tests.bench.baselines reproduction` -->"
 
@@ -58,7 +58,7 @@ def write_scores(setup: Setup, yes: bool) -> None:
 
 def cost(setup: Setup) -> Range:
     """Return the USD that scores which are not stored will cost."""
-    return stages(setup, compute_remaining(setup, read_shortlist(setup))).estimate_baselines().usd
+    return estimate_stages(setup, compute_remaining(setup, read_shortlist(setup))).estimate_baselines().usd
 
 
 def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked: Mapping[str, Rows]) -> str:
@@ -81,10 +81,10 @@ def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked:
 @click.argument("recipe", type=RECIPE)
 @seed_option
 @dry_run_option
-@yes_option
+@add_yes_option
 def main(recipe: str, seed: int | None, dry_run: bool, yes: bool) -> None:
     """Score the recipe's baselines and write the table into docs/reference/measurements.md."""
-    quiet()
+    silence_tools()
     try:
         workspace = Workspace.find()
         read_environment_file(workspace)

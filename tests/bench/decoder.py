@@ -78,9 +78,9 @@ def _asking(root: Path, policy: Path) -> Row:
     workspace = Workspace(root)
     pool = load_pool(workspace.config, "quickstart")
     lineage = Lineage("", "", "random", pool.answers_key, "", "quickstart", 0.0)
-    version = registry.register(workspace, policy, pool, scored(6), lineage).version
-    with mlflow_store.connected(workspace) as client:
-        client.set_registered_model_alias(mlflow_store.MODEL, mlflow_store.CHAMPION, version)
+    version = registry.register_version(workspace, policy, pool, scored(6), lineage).version
+    with mlflow_store.connect(workspace) as client:
+        client.set_registered_model_alias(mlflow_store.MODEL_NAME, mlflow_store.CHAMPION, version)
     ask, imports = [*PODIUM, "ask", "What is 6 * 7?"], [sys.executable, "-c", MLFLOW]
     taken = [[_cpu_s(command, environment) for command in (ask, imports)] for _ in range(1 + TURNS)][1:]
     ours, theirs = (median(times) for times in zip(*taken, strict=True))

@@ -13,7 +13,7 @@ import numpy as np
 from ops.config import Drift, load_retraining
 from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.workspace import Workspace
-from ops.retraining.drift import YEAR, DriftRecord, Pair
+from ops.retraining.drift import ROUNDS_PER_YEAR, AnswerPair, DriftRecord
 from tests.bench.row import sized
 
 MARK = "<!-- made by `make drift` -->"
@@ -59,7 +59,7 @@ class Found:
 
 
 def simulate(
-    provider: Provider, settings: Drift, *, rounds: int = YEAR, simulations: int = SIMULATIONS, seed: int = 0
+    provider: Provider, settings: Drift, *, rounds: int = ROUNDS_PER_YEAR, simulations: int = SIMULATIONS, seed: int = 0
 ) -> Found:
     """Simulate rounds of a provider in independent simulations, each until the first alarm."""
     rng = np.random.default_rng(seed)
@@ -89,8 +89,8 @@ def _first_alarm(provider: Provider, settings: Drift, rounds: int, rng: np.rando
                 continue
             now = right[question] and rng.random() < provider.steadiness
             key = f"benchmark/{question}"
-            pairs.append(Pair(key, on, float(stored[question]), float(now)))
-        record = record.after(pairs, on)
+            pairs.append(AnswerPair(key, on, float(stored[question]), float(now)))
+        record = record.add_round(pairs, on)
         if record.is_changed(settings.false_alarms):
             return number
     return None

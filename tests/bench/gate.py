@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from ops.core.documents import MEASUREMENTS, replace_marked_text
 from ops.core.workspace import Workspace
-from ops.release.promotion import confidence_at
+from ops.release.promotion import confidence_of_analysis
 from ops.results.statistics import Stratum, detectable_difference
 from tests.bench.row import sized
 from tests.unit.test_interim_analyses import BENCHMARKS, DISCORDANT, GATE, NIGHTS, QUESTIONS, a_champion, promoted
@@ -59,7 +59,7 @@ def rows() -> Sequence[Row]:
         made.append(Row(what, passed, tried, of, stated))
 
     worse = f"worse by the margin ({100 * margin:.0f} points)"
-    first = (1 - confidence_at(GATE, 1)) / 2
+    first = (1 - confidence_of_analysis(GATE, 1)) / 2
     add(f"{worse}, first analysis", "challengers", f"at most {first:.2%}", lambda: at_analysis(-margin, 1, 11))
     add("worse by 5 points, first analysis", "challengers", f"at most {first:.2%}", lambda: at_analysis(-0.05, 1, 12))
     for planned in (None, NIGHTS):
@@ -68,7 +68,7 @@ def rows() -> Sequence[Row]:
     name = f"the same, if analyses were not counted and each had all of the {chance:.1%}"
     add(name, "champions lost", "nothing", lambda: over_nights(-margin, 1, 14, counted=False))
     for analysis in (1, NIGHTS):
-        level = 1 - confidence_at(GATE, analysis)
+        level = 1 - confidence_of_analysis(GATE, analysis)
         found = detectable_difference([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
         better = found - margin
         what = f"better by {100 * better:.1f} points, analysis {analysis}"

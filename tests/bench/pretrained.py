@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from assets.conductor import run_folder
-from assets.resources import Podium
+from assets.conductor import get_run_folder
+from assets.resources import RunResource
 from ops.benchmarks.graded import configure_grading
 from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
@@ -50,10 +50,10 @@ Rows = Sequence[OutcomeRow]
 def main() -> int:
     """Measure the policies of the recipe `smollm2` and write the tables; exit code 1 if it was not trained."""
     workspace = Workspace.find()
-    podium = Podium(root=str(workspace.root), recipe="smollm2")
-    setup = podium.load()
+    podium = RunResource(root=str(workspace.root), recipe="smollm2")
+    setup = podium.load_setup()
     configure_grading(setup.recipe, workspace.root)
-    folder = run_folder(podium)
+    folder = get_run_folder(podium)
     trained, record = RunResult.read(folder), ColdStartRecord.read(base_policy_folder(setup))
     if trained is None or record is None:
         print("error: smollm2 has not been trained here: `podium train smollm2`", file=sys.stderr)

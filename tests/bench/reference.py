@@ -42,7 +42,7 @@ from ops.planning.estimate import Range, add_costs
 from ops.planning.machine import Machine, parse_gpus
 from ops.planning.recipe_plan import make_plan
 from ops.serving.openai import chat, responses
-from pipelines.baselines import registry_table
+from pipelines.baselines import make_baseline_table
 from pipelines.commands.main import SECTIONS, podium
 from tests.bench.pictures import pictures
 
@@ -274,7 +274,7 @@ def baselines() -> str:
         "scores.\n\n"
         "The column *heading* is the name in tables of results. The column *calls for a question* gives the calls "
         "in pools of 2 to 9 workers. The last column says how the method differs from that of its authors.",
-        registry_table(),
+        make_baseline_table(),
     )
 
 
@@ -285,7 +285,7 @@ def alerts() -> str:
         "that it recommends. Words in capitals stand for values that the alert fills in. "
         "[Operate](../operate.md#alerts) explains how alerts are sent."
     )
-    rows = [(each.kind, f"{each.state}.", f"`{each.example}`") for each in CATALOGUE.values()]
+    rows = [(each.kind, f"{each.state}.", f"`{each.command_template}`") for each in CATALOGUE.values()]
     return _page("Alerts", words, format_markdown_table(("kind", "what has happened", "command"), rows))
 
 

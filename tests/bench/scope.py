@@ -28,10 +28,10 @@ from ops.config import load_recipe, load_serving
 from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.release.champion import champion_of
+from ops.release.champion import open_registered_versions
 from ops.serving.loaded import LoadedVersion
-from ops.serving.request_options import RequestOptions, question
-from ops.serving.scope import PASSING, WORD, Scope, is_calibrating, pairs
+from ops.serving.request_options import RequestOptions, make_problem
+from ops.serving.scope import PASSING_SHARE, WORD_PATTERN, TrainingScope, hash_word_pairs, is_calibration_question
 from tests.bench.real_data import ROWS, json_lines
 
 MARK = "<!-- made by `make scope` -->"
@@ -55,7 +55,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, mix: list[str], tests: list[str], unseen: dict[str, list[str]]) -> Groups:
-        halves = [q for q in tests if is_calibrating(q)], [q for q in tests if not is_calibrating(q)]
+        halves = [q for q in tests if is_calibration_question(q)], [q for q in tests if not is_calibration_question(q)]
         return cls(mix, *halves, unseen, OPEN.read_text(encoding="utf-8").splitlines())
 
 
@@ -96,12 +96,12 @@ def of_real_rows(folder: Path) -> Groups:
 
 def known_pairs(mix: Sequence[str]) -> Score:
     """The measure that is in use."""
-    scope = Scope(0.0, frozenset(pair for text in mix for pair in pairs(text)))
-    return lambda texts: np.array([scope.share(text) for text in texts])
+    scope = TrainingScope(0.0, frozenset(pair for text in mix for pair in hash_word_pairs(text)))
+    return lambda texts: np.array([scope.compute_known_share(text) for text in texts])
 
 
 def _words(text: str) -> list[str]:
-    return ["0" if word[0].isdigit() else word for word in WORD.findall(text.lower())]
+    return ["0" if word[0].isdigit() else word for word in WORD_PATTERN.findall(text.lower())]
 
 
 def known_words(mix: Sequence[str]) -> Score:
@@ -110,10 +110,10 @@ def known_words(mix: Sequence[str]) -> Score:
 
 
 def nearest_jaccard(mix: Sequence[str]) -> Score:
-    known = [frozenset(pairs(text)) for text in mix]
+    known = [frozenset(hash_word_pairs(text)) for text in mix]
 
     def score(texts: Sequence[str]) -> NDArray[np.float64]:
-        asked = [frozenset(pairs(text)) for text in texts]
+        asked = [frozenset(hash_word_pairs(text)) for text in texts]
         return np.array([max(len(a & b) / len(a | b) for b in known) for a in asked])
 
     return score
@@ -139,7 +139,7 @@ def confidence(loaded: LoadedVersion, policy: Path) -> Score:
     def score(texts: Sequence[str]) -> NDArray[np.float64]:
         found: list[float] = []
         for start in range(0, len(texts), 64):
-            problems = [question(text, RequestOptions()) for text in texts[start : start + 64]]
+            problems = [make_problem(text, RequestOptions()) for text in texts[start : start + 64]]
             logs: list[list[float]] = [[] for _ in problems]
 
             def choose(logits: Floats, numbers: Integers, logs: list[list[float]] = logs) -> Integers:
@@ -163,7 +163,7 @@ def confidence(loaded: LoadedVersion, policy: Path) -> Score:
 def line(name: str, score: Score, groups: Groups) -> tuple[str, ...]:
     """Return a measure's row: its threshold, and the share of each group that gets the notice."""
     shares = np.sort(score(groups.calibrating))
-    least = shares[int((1 - PASSING) * len(shares))]
+    least = shares[int((1 - PASSING_SHARE) * len(shares))]
     unseen = [text for texts in groups.unseen.values() for text in texts]
     cells = (_noticed(score(texts) < least) for texts in (groups.held_back, unseen, groups.open))
     return (name, f"{least:.2f}", *cells)
@@ -177,9 +177,9 @@ def _noticed(flags: NDArray[np.bool_]) -> str:
 def main() -> int:
     """Measure, and write the tables. Returns the exit status."""
     workspace = Workspace.find()
-    with champion_of(workspace) as champion:
-        files = champion.files(champion.current() or "")
-        loaded = LoadedVersion.read(files, load_serving(workspace.config), workspace)
+    with open_registered_versions(workspace) as champion:
+        files = champion.fetch_files(champion.find_current() or "")
+        loaded = LoadedVersion.load(files, load_serving(workspace.config), workspace)
         groups = of_the_champion(workspace)
         made = [
             line(IN_USE, known_pairs(groups.mix), groups),
@@ -195,7 +195,8 @@ def main() -> int:
     else:
         kinds = {"in-domain": groups.held_back, **groups.unseen, "open questions": groups.open}
         families = [
-            (name, len(texts), sum(bool(loaded.scope.notice(text)) for text in texts)) for name, texts in kinds.items()
+            (name, len(texts), sum(bool(loaded.scope.write_notice(text)) for text in texts))
+            for name, texts in kinds.items()
         ]
         parts.append("The measure that is stored with the version, by family:")
         parts.append(format_markdown_table(("questions", "n", "with the notice"), families))

@@ -40,7 +40,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, grade_many
 from ops.release import registry
-from ops.release.champion import champion_of
+from ops.release.champion import open_registered_versions
 from ops.results.statistics import estimate_mean
 from ops.synthetic.problems import generate_problems
 from tests.bench.row import SMALL, Absent, Row, sized
@@ -265,7 +265,7 @@ AT_ONCE, SECONDS = sized(50, 4), sized(20.0, 3.0)
 def champions_workspace() -> Workspace:
     """Return this workspace if it has a champion, or else the one in which `make bench` ran the quickstart."""
     here = Workspace.find()
-    if registry.champion(here) is not None:
+    if registry.find_champion(here) is not None:
         return here
     if SMALL:
         raise Absent("a champion (`make run` makes one)")
@@ -335,8 +335,8 @@ def main() -> None:
     workspace, most = Workspace.find(), max(chosen.clients)
     if chosen.misbehaving:
         rows = beside_misbehaving(workspace, most - 5, chosen.seconds)
-        with champion_of(workspace) as champion:
-            recipe = PolicyCard.read(champion.files(champion.current() or "").policy).recipe
+        with open_registered_versions(workspace) as champion:
+            recipe = PolicyCard.read(champion.fetch_files(champion.find_current() or "").policy).recipe
         head = (
             f"A champion of recipe `{recipe}` on {CORES}, {chosen.seconds:g} s a row; load average at the end "
             f"{psutil.getloadavg()[0]:.1f}. Seconds are p50 / p99."

@@ -28,9 +28,9 @@ from ops.config import Setup
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import write_outcome_table
-from ops.release.new_version import content_key, metrics_of
-from ops.reports.evidence import About, Evidence, System
-from ops.reports.exhibit import make
+from ops.release.new_version import compute_content_key, compute_metrics
+from ops.reports.evidence import Evidence, RunInfo, System
+from ops.reports.exhibit import make_exhibits
 from ops.results.leaderboard import build_leaderboard, build_tables
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.statistics import compute_contrasts
@@ -99,12 +99,12 @@ def _steps(setup: Setup, per_system: int, folder: Path, cpu: dict[str, float]) -
     with _timed(cpu, "outcome table"):
         write_outcome_table(setup, ((system, read(system)) for system in SCORED), {}, folder / "outcomes.parquet")
     with _timed(cpu, "report"):
-        systems = {name: System.of(name, name, _KINDS.get(name, "worker"), read(name)) for name in SCORED}  # type: ignore[arg-type]
-        make(Evidence(About("quickstart", 1, "policy", "quickstart"), systems, read(SCORED[0])))
+        systems = {name: System.from_rows(name, name, _KINDS.get(name, "worker"), read(name)) for name in SCORED}  # type: ignore[arg-type]
+        make_exhibits(Evidence(RunInfo("quickstart", 1, "policy", "quickstart"), systems, read(SCORED[0])))
     with _timed(cpu, "registry"):
         own = read(SCORED[0])
-        metrics_of(own)
-        content_key(folder / "policy", setup.pool, own)
+        compute_metrics(own)
+        compute_content_key(folder / "policy", setup.pool, own)
         save_rows(own, folder / "scores.parquet", texts=False)
 
 

@@ -143,8 +143,8 @@ def traced(workspace: Workspace) -> tuple[str, str]:
 
     from ops.config import Worker
     from ops.core.response import Response
-    from ops.release.mlflow_store import connected, experiment
-    from ops.release.tracing import TreeWithTags, of_execution, store_traces
+    from ops.release.mlflow_store import connect, get_or_create_experiment
+    from ops.release.tracing import TaggedTrace, build_execution_tree, store_traces
     from ops.workflow.execution import execute_workflow
     from ops.workflow.grammar import Step, Workflow
     from ops.workflow.trace import QuestionTrace
@@ -160,8 +160,8 @@ def traced(workspace: Workspace) -> tuple[str, str]:
         trace = thread.submit(
             asyncio.run, execute_workflow(Workflow(steps), "What is 6 * 7?", Team(offered, Tool()))
         ).result(720)
-    with connected(workspace) as client:
-        home = experiment(client, workspace)
-        tree = TreeWithTags(of_execution(QuestionTrace.from_execution(trace), "math500 · p"), {})
+    with connect(workspace) as client:
+        home = get_or_create_experiment(client, workspace)
+        tree = TaggedTrace(build_execution_tree(QuestionTrace.from_execution(trace), "math500 · p"), {})
         [made] = store_traces(workspace.mlflow_uri, home, [tree])
     return made, home

@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from ops.alerts.notify import kept
+from ops.alerts.notify import load_notices
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import load_pool
 from ops.core.workspace import Workspace
@@ -175,7 +175,9 @@ def test_a_grid_shows_what_is_there_what_is_missing_and_what_failed(launched: La
     page.get_by_role("button", name="Launch 1 run").click()
     with launched.history() as instance:
         wait(lambda: instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])))
-    wait(lambda: kept(launched.workspace, 1)[0].notice.title == "benchmark_scores failed")  # the daemon tells of it
+    wait(
+        lambda: load_notices(launched.workspace, 1)[0].notice.title == "benchmark_scores failed"
+    )  # the daemon tells of it
     page.goto(f"{launched.served.dagster}/assets/benchmark_scores?view=partitions")
     page.get_by_text("Failed (1)").wait_for()
     page.get_by_text(f"Missing ({len(BENCHMARKS) - len(TRAINED) - 1})").wait_for()
@@ -201,7 +203,7 @@ def test_mlflow_draws_the_curves_of_the_training_and_lists_its_version(launched:
         chart.get_by_text(f"{run.name} ({name})").wait_for()
     tab.shoot("mlflow-curves")
 
-    page.goto(f"{mlflow}/#/models/{mlflow_store.MODEL}")
+    page.goto(f"{mlflow}/#/models/{mlflow_store.MODEL_NAME}")
     page.get_by_role("link", name="Version 1").wait_for()
     for text in ("@ champion", "promoted"):
         page.get_by_text(text).first.wait_for()

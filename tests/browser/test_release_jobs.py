@@ -32,7 +32,7 @@ def served(
 ) -> Iterator[Any]:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     workspace = make(tmp_path / "project")
-    aliases.promote(workspace, version(workspace).version, YES)
+    aliases.promote_version(workspace, version(workspace).version, YES)
     version(workspace)
     with serve(workspace) as servers:
         yield servers
@@ -68,8 +68,8 @@ def launch(served: Any, tab: Any, job: str, config: str) -> dg.DagsterRun:
     return run
 
 
-def champion(workspace: Workspace) -> mlflow_store.Registered:
-    known = registry.champion(workspace)
+def champion(workspace: Workspace) -> mlflow_store.RegisteredVersion:
+    known = registry.find_champion(workspace)
     assert known is not None
     return known
 
@@ -79,13 +79,13 @@ def test_promote_and_rollback_from_the_launchpad(served: Any, tab: Any) -> None:
     assert launch(served, tab, "promote", PROMOTE).status == dg.DagsterRunStatus.SUCCESS
     assert champion(workspace).version == "2"
     assert champion(workspace).tags["override"] == "Ada: answers in English again"
-    tab.page.goto(f"{served.mlflow}/#/models/{mlflow_store.MODEL}")
+    tab.page.goto(f"{served.mlflow}/#/models/{mlflow_store.MODEL_NAME}")
     for alias in ("champion", "previous"):
         tab.page.get_by_text(alias).first.wait_for()
     tab.shoot("mlflow-model")
-    tab.page.goto(f"{served.mlflow}/#/models/{mlflow_store.MODEL}/versions/2")
+    tab.page.goto(f"{served.mlflow}/#/models/{mlflow_store.MODEL_NAME}/versions/2")
     tab.page.get_by_text("Ada: answers in English again").first.wait_for()
     tab.shoot("mlflow-version")
     assert launch(served, tab, "rollback", ROLLBACK).status == dg.DagsterRunStatus.SUCCESS
     assert champion(workspace).version == "1"
-    assert registry.named(workspace, "2").tags["rolled_back"] == "Ada: costlier than it said"
+    assert registry.get_version(workspace, "2").tags["rolled_back"] == "Ada: costlier than it said"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS, Made
-from ops.reports.page import page as written
-from ops.reports.summary import Released
+from ops.reports.exhibit import EXHIBITS, MadeExhibit
+from ops.reports.page import render_page as written
+from ops.reports.summary import ReleaseInfo
 from tests.unit.reports.conftest import evidence, made
 
 __all__ = ["evidence", "made"]
@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def report(tmp_path: Path, evidence: Evidence, made: list[Made]) -> str:
+def report(tmp_path: Path, evidence: Evidence, made: list[MadeExhibit]) -> str:
     file = tmp_path / "report.html"
-    known = Released("2026-01-02 03:04 UTC", "0123abc", "7", "7", "promoted")
+    known = ReleaseInfo("2026-01-02 03:04 UTC", "0123abc", "7", "7", "promoted")
     file.write_text(written(evidence, made, known), encoding="utf-8")
     return file.as_uri()
 

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from assets.resources import Podium, choosing
+from assets.resources import RunResource, offer_recipes
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from pipelines.dev import code_location
-from pipelines.home import prepare
+from pipelines.dev import make_code_location_arguments
+from pipelines.home import prepare_home
 
 QUERY = (
     "{workspaceOrError {... on Workspace {locationEntries {name locationOrLoadError "
@@ -25,7 +25,7 @@ def test_a_folder_without_recipes_is_reported(project: Workspace) -> None:
     for file in (project.config / "recipes").iterdir():
         file.unlink()
     with pytest.raises(ConfigError, match=r"config/recipes: holds no recipe.*podium init"):
-        choosing(Podium(root=str(project.root)))
+        offer_recipes(RunResource(root=str(project.root)))
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_the_ui_shows_why_the_code_location_does_not_load(
 ) -> None:
     for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
         monkeypatch.setenv(name, "")
-    prepare(project)
+    prepare_home(project)
     recipes = project.config / "recipes"
     if broken:
         for file in recipes.iterdir():
@@ -46,7 +46,7 @@ def test_the_ui_shows_why_the_code_location_does_not_load(
         # An unreadable one only affects its own runs: other runs, and a rollback, continue.
         (recipes / "quickstart.yaml").write_text("name: [", encoding="utf-8")
     client = "from dagster_graphql.cli import main; main()"
-    command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]
+    command = [sys.executable, "-W", "ignore", "-c", client, *make_code_location_arguments(project), "--text", QUERY]
     done = subprocess.run(
         command, cwd=project.root, env=os.environ, capture_output=True, text=True, check=False, timeout=480
     )

@@ -15,15 +15,15 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.stages.release import roll_back
-from pipelines.definitions import definitions
-from pipelines.dev import code_location
-from pipelines.home import prepare, this_process
-from pipelines.release import release_jobs
-from pipelines.run_queue import AT_ONCE
+from pipelines.definitions import make_definitions
+from pipelines.dev import make_code_location_arguments
+from pipelines.home import make_process_tags, prepare_home
+from pipelines.release import make_release_jobs
+from pipelines.run_queue import UNQUEUED_JOBS
 from tests.releases import YES, version
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -39,7 +39,8 @@ def daemon(workspace: Workspace, log: Path) -> Iterator[subprocess.Popen[bytes]]
     """`dagster-daemon run` as `podium dev` starts it, killed in the end."""
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", "from dagster._daemon.cli import main; main()", "run", *code_location(workspace)],
+            [sys.executable, "-c", "from dagster._daemon.cli import main; main()", "run",
+             *make_code_location_arguments(workspace)],
             cwd=workspace.root, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
@@ -61,7 +62,7 @@ def launch(workspace: Workspace, job: str, config: dict[str, object], folder: Pa
     """Launch it like the UI."""
     given = folder / f"{job}.yaml"
     given.write_text(yaml.safe_dump(config), encoding="utf-8")
-    command = ["job", "launch", *code_location(workspace), "--job", job, "--config", str(given)]
+    command = ["job", "launch", *make_code_location_arguments(workspace), "--job", job, "--config", str(given)]
     subprocess.run(
         [sys.executable, "-m", "dagster", *command], cwd=workspace.root, check=True, capture_output=True, timeout=960
     )
@@ -75,12 +76,12 @@ def released(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     for number in "123":
         version(project)
-        aliases.promote(project, number, YES)
+        aliases.promote_version(project, number, YES)
     return project
 
 
 def champion(workspace: Workspace) -> str:
-    known = registry.champion(workspace)
+    known = registry.find_champion(workspace)
     assert known is not None
     return known.version
 
@@ -98,7 +99,7 @@ def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released
     settings = yaml.safe_load((released.root / "dagster.yaml").read_text(encoding="utf-8"))
     del settings["run_coordinator"]  # as in workspaces of before: all jobs wait
     (released.root / "dagster.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    prepare(released)
+    prepare_home(released)
     log = tmp_path / "daemon.log"
     with dg.DagsterInstance.get() as instance:
         with daemon(released, log) as first:
@@ -117,7 +118,7 @@ def test_a_queued_rollback_is_done_once_after_a_kill_and_by_two_daemons(released
 
 @pytest.mark.long
 def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(released: Workspace, tmp_path: Path) -> None:
-    prepare(released)
+    prepare_home(released)
     log = tmp_path / "daemon.log"
     with dg.DagsterInstance.get() as instance:
 
@@ -125,7 +126,9 @@ def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(relea
             return instance.get_runs(dg.RunsFilter(job_name=job), limit=1)[0]
 
         pipeline_run = instance.create_run_for_job(
-            definitions().resolve_job_def("lifecycle"), status=dg.DagsterRunStatus.STARTED, tags=this_process()
+            make_definitions().resolve_job_def("lifecycle"),
+            status=dg.DagsterRunStatus.STARTED,
+            tags=make_process_tags(),
         )
         launch(released, "rollback", ROLLBACK, tmp_path)
         wait(lambda: latest("rollback").status in DONE, log)
@@ -144,4 +147,4 @@ def test_promote_and_rollback_do_not_wait_for_a_pipeline_run_or_the_daemon(relea
 
 
 def test_the_queue_knows_the_jobs_of_the_release() -> None:
-    assert {job.name for job in release_jobs(Podium())} == set(AT_ONCE)
+    assert {job.name for job in make_release_jobs(RunResource())} == set(UNQUEUED_JOBS)

@@ -194,14 +194,14 @@ def artifacts(disk: Path, store: str) -> dict[str, Any]:
     workspace = checkout(disk / "project", Path(store))
     for _ in range(2):
         version(workspace)
-    aliases.promote(workspace, "1", YES)
+    aliases.promote_version(workspace, "1", YES)
     fill(disk)
     verdict = replace(YES, against="1")
-    stopped = attempted(lambda: aliases.promote(workspace, "2", verdict))
+    stopped = attempted(lambda: aliases.promote_version(workspace, "2", verdict))
     (disk / BALLAST).unlink()
-    before = registry.champion(Workspace(workspace.root))
-    done = aliases.promote(workspace, "2", verdict)
-    after = registry.champion(workspace)
+    before = registry.find_champion(Workspace(workspace.root))
+    done = aliases.promote_version(workspace, "2", verdict)
+    after = registry.find_champion(workspace)
     assert before is not None and after is not None
     return stopped | {"champion": before.version, "done": done, "then": after.version}
 

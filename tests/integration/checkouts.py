@@ -13,7 +13,7 @@ import pytest
 import yaml
 from dagster._core.events import DagsterEvent, DagsterEventType
 
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -21,7 +21,7 @@ from ops.release import mlflow_store
 from ops.results.table import save_rows
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
-from pipelines.definitions import definitions
+from pipelines.definitions import make_definitions
 from tests.command import podium
 
 TRAINED = ("math500", "mmlu", "rlpr", "livecodebench")
@@ -82,10 +82,10 @@ def load_raw(setup: Setup) -> None:
 
 
 def materialize(
-    podium: Podium, instance: dg.DagsterInstance, *names: str, partition: str | None = None, **options: Any
+    podium: RunResource, instance: dg.DagsterInstance, *names: str, partition: str | None = None, **options: Any
 ) -> dg.ExecuteInProcessResult:
     """Run these assets with their checks, as the UI would."""
-    job = definitions(podium).resolve_implicit_global_asset_job_def()
+    job = make_definitions(podium).resolve_implicit_global_asset_job_def()
     keys = [dg.AssetKey.from_user_string(name) for name in names]
     return job.execute_in_process(instance=instance, asset_selection=keys, partition_key=partition, **options)
 
@@ -126,23 +126,23 @@ def command(
         return podium(*words), printed.getvalue()
 
 
-def crown(workspace: Workspace, podium: Podium, policy: str = "small-0123456789ab") -> str:
+def crown(workspace: Workspace, podium: RunResource, policy: str = "small-0123456789ab") -> str:
     """Register a version of that policy key, with a snapshot of the present files, as champion without training or
     scores."""
-    tags = {"policy": policy, "snapshot": podium.launch_tags()["podium/snapshot"], "recipe": str(podium.recipe)}
-    with mlflow_store.connected(workspace) as client:
-        home = mlflow_store.experiment(client, workspace)
+    tags = {"policy": policy, "snapshot": podium.make_launch_tags()["podium/snapshot"], "recipe": str(podium.recipe)}
+    with mlflow_store.connect(workspace) as client:
+        home = mlflow_store.get_or_create_experiment(client, workspace)
         run = client.create_run(home)
         save_rows([], workspace.root / "no-scores" / "scores.parquet")
         client.log_artifact(run.info.run_id, str(workspace.root / "no-scores" / "scores.parquet"))
-        model = client.create_logged_model(home, name=mlflow_store.MODEL, source_run_id=run.info.run_id)
-        if not client.search_registered_models(f"name = '{mlflow_store.MODEL}'"):
-            client.create_registered_model(mlflow_store.MODEL)
+        model = client.create_logged_model(home, name=mlflow_store.MODEL_NAME, source_run_id=run.info.run_id)
+        if not client.search_registered_models(f"name = '{mlflow_store.MODEL_NAME}'"):
+            client.create_registered_model(mlflow_store.MODEL_NAME)
         source = f"models:/{model.model_id}"
         made = client.create_model_version(
-            mlflow_store.MODEL, source, run.info.run_id, tags=tags, model_id=model.model_id
+            mlflow_store.MODEL_NAME, source, run.info.run_id, tags=tags, model_id=model.model_id
         )
-        client.set_registered_model_alias(mlflow_store.MODEL, mlflow_store.CHAMPION, made.version)
+        client.set_registered_model_alias(mlflow_store.MODEL_NAME, mlflow_store.CHAMPION, made.version)
     return str(made.version)
 
 

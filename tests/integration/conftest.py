@@ -13,7 +13,7 @@ import pytest
 from ops.core import code_version
 from ops.core.workspace import Workspace
 from ops.grading import version
-from pipelines.home import prepare
+from pipelines.home import prepare_home
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -32,7 +32,7 @@ def no_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def instance(project: Workspace) -> Iterator[dg.DagsterInstance]:
     """The instance of the test's own project."""
-    prepare(project)
+    prepare_home(project)
     with dg.DagsterInstance.get() as dagster:
         yield dagster
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.resources import Podium
-from ops.alerts.notify import Notice, kept
+from assets.resources import RunResource
+from ops.alerts.notify import Notice, load_notices
 from ops.core.errors import OverBudget, PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.training.run.ending import INVALID_FIRST_STEP
-from pipelines.alerts import alert_on_failure, fail_orphaned_runs_and_alert, the_same_command
-from pipelines.definitions import definitions
-from pipelines.home import PROCESS, process_of
-from pipelines.run import live
+from pipelines.alerts import fail_orphaned_runs_and_alert, find_command_to_continue, make_failure_sensor
+from pipelines.definitions import make_definitions
+from pipelines.home import PROCESS_TAG, find_process
+from pipelines.run import run_job
 from tests.command import PODIUM, start_run
 from tests.integration.checkouts import configure
 
@@ -34,7 +34,7 @@ def workspace(project: Workspace) -> Workspace:
 
 
 def only_notice(workspace: Workspace) -> Notice:
-    [entry] = kept(workspace, 9)
+    [entry] = load_notices(workspace, 9)
     return entry.notice
 
 
@@ -42,7 +42,7 @@ def seen_by_the_sensor(
     workspace: Workspace, instance: dg.DagsterInstance, event: dg.DagsterEvent, run: dg.DagsterRun
 ) -> object:
     context = dg.build_run_status_sensor_context("alert_on_failure", event, instance, run, resources={})
-    return alert_on_failure(Podium(root=str(workspace.root)))(context.for_run_failure())
+    return make_failure_sensor(RunResource(root=str(workspace.root)))(context.for_run_failure())
 
 
 def failed_run(workspace: Workspace, instance: dg.DagsterInstance, error: Exception, **tags: str) -> str:
@@ -92,11 +92,11 @@ def test_a_failed_run_sends_one_alert(
 
 def test_a_run_that_begins_again_is_not_told(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     failed_run(workspace, instance, PodiumError("no"), **{"dagster/will_retry": "true"})
-    assert kept(workspace, 9) == []
+    assert load_notices(workspace, 9) == []
 
 
 def test_it_is_on_from_the_start() -> None:
-    sensor = definitions().resolve_sensor_def("alert_on_failure")
+    sensor = make_definitions().resolve_sensor_def("alert_on_failure")
     assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
 
 
@@ -109,7 +109,7 @@ def test_the_command_that_goes_on_with_a_run(
     monkeypatch: pytest.MonkeyPatch, team: str, job: str, command: str
 ) -> None:
     monkeypatch.setenv("PODIUM_TEAM", team)
-    assert the_same_command(job, "small", "3") == command
+    assert find_command_to_continue(job, "small", "3") == command
 
 
 def left_to_the_command(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
@@ -128,7 +128,7 @@ def lifecycle() -> None:
 
 def test_a_failed_run_of_a_command_is_reported_by_the_command_only(workspace: Workspace) -> None:
     with pytest.raises(PodiumError) as error:
-        live(workspace, "quickstart", job="train")  # there are no problems to choose from
+        run_job(workspace, "quickstart", job="train")  # there are no problems to choose from
     with dg.DagsterInstance.get() as instance:
         [run] = instance.get_runs(dg.RunsFilter(job_name="train"))
         assert run.status == dg.DagsterRunStatus.FAILURE
@@ -140,7 +140,7 @@ def test_a_failed_run_of_a_command_is_reported_by_the_command_only(workspace: Wo
 
 
 def test_the_next_command_alerts_about_a_killed_run(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    run = instance.create_run_for_job(lifecycle, status=dg.DagsterRunStatus.STARTED, tags={PROCESS: "1:0.01"})
+    run = instance.create_run_for_job(lifecycle, status=dg.DagsterRunStatus.STARTED, tags={PROCESS_TAG: "1:0.01"})
     for _ in range(2):
         fail_orphaned_runs_and_alert(workspace, instance)
     notice = only_notice(workspace)
@@ -153,7 +153,7 @@ def test_a_run_that_repeats_a_commands_run_in_the_ui_is_not_the_commands(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
     """It has the tags of the original run, and another process executes it."""
-    first = instance.create_run_for_job(lifecycle, status=dg.DagsterRunStatus.FAILURE, tags={PROCESS: "1:0.01"})
+    first = instance.create_run_for_job(lifecycle, status=dg.DagsterRunStatus.FAILURE, tags={PROCESS_TAG: "1:0.01"})
     again = instance.create_run_for_job(
         lifecycle, status=dg.DagsterRunStatus.STARTED, tags=first.tags,
         parent_run_id=first.run_id, root_run_id=first.run_id,
@@ -161,7 +161,7 @@ def test_a_run_that_repeats_a_commands_run_in_the_ui_is_not_the_commands(
     fail_orphaned_runs_and_alert(workspace, instance)
     kept_going = instance.get_run_by_id(again.run_id)
     assert kept_going is not None and kept_going.status == dg.DagsterRunStatus.STARTED
-    assert process_of(kept_going) is None and process_of(first) == "1:0.01"
+    assert find_process(kept_going) is None and find_process(first) == "1:0.01"
 
 
 @pytest.mark.parametrize("person", [False, pytest.param(True, marks=pytest.mark.long)], ids=["cron", "person"])
@@ -178,7 +178,7 @@ def test_an_unattended_run_that_does_not_start_sends_an_alert(workspace: Workspa
         os.close(stderr)
         os.close(terminal)
     assert process.returncode == 1
-    entries = kept(workspace, 9)
+    entries = load_notices(workspace, 9)
     assert len(entries) == (0 if person else 1)
     for entry in entries:
         assert (entry.notice.kind, entry.notice.title) == ("failure", "recipe quickstart did not begin")

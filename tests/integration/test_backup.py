@@ -67,8 +67,8 @@ def keys_of(*numbers: int) -> set[str]:
 
 
 def logged(workspace: Workspace, number: int) -> None:
-    with mlflow_store.connected(workspace) as client:
-        run = client.create_run(mlflow_store.experiment(client, workspace)).info.run_id
+    with mlflow_store.connect(workspace) as client:
+        run = client.create_run(mlflow_store.get_or_create_experiment(client, workspace)).info.run_id
         client.log_text(run, f"note {number}", "note.txt")
         client.set_tag(run, "number", str(number))
 
@@ -110,8 +110,8 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
     assert stored <= booked, "whatever is stored is booked"
     assert len(booked - stored) <= 1, "whatever is booked is there to be used, but for the call of that moment"
     pay(books, copied, 10**6)
-    with mlflow_store.connected(there) as client:
-        runs = client.search_runs([mlflow_store.experiment(client, there)], max_results=1000)
+    with mlflow_store.connect(there) as client:
+        runs = client.search_runs([mlflow_store.get_or_create_experiment(client, there)], max_results=1000)
         for run in (run for run in runs if "number" in run.data.tags):
             [note] = [client.download_artifacts(run.info.run_id, "note.txt", str(tmp_path))]
             assert Path(note).read_text(encoding="utf-8") == f"note {run.data.tags['number']}"
@@ -122,7 +122,7 @@ def test_a_copy_that_is_taken_during_writes_is_whole_and_opens_elsewhere(tmp_pat
 def test_a_backup_holds_the_registry_while_its_store_is_in_use(tmp_path: Path) -> None:
     here = Workspace(tmp_path / "here")
     logged(here, 0)
-    with mlflow_store.connected(here):
+    with mlflow_store.connect(here):
         said = create_backup(here, tmp_path / "copy.tar")
     assert said["registry"].startswith("1 file, ")
     assert said["artifacts"].startswith("1 file, ")

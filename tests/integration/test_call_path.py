@@ -23,10 +23,10 @@ import httpx
 import pytest
 
 from assets import partitions
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.config import Pool, Serving, Setup
 from ops.core.workspace import Workspace
-from ops.serving.http.access import Access
+from ops.serving.http.access import AccessControl
 from ops.serving.http.server import ServingApp
 from ops.serving.loaded import LoadedVersion
 from ops.training.cold_start.base_policy import make_base_policy
@@ -120,9 +120,9 @@ def test_from_an_asset_to_litellm(
     setup = Setup.read(project, "far")
     load_raw(setup)
     make_base_policy(setup, client_in(project.state))
-    podium = Podium(root=str(project.root), recipe="far")
-    tags = partitions.of_recipe(setup.recipe)
-    assert materialize(podium, instance, "benchmark_scores", tags=tags, run_config=podium.run_config()).success
+    podium = RunResource(root=str(project.root), recipe="far")
+    tags = partitions.tag_recipe_benchmarks(setup.recipe)
+    assert materialize(podium, instance, "benchmark_scores", tags=tags, run_config=podium.make_run_config()).success
     assert len(paths) >= 4
     path = longest(paths, lambda code: code.co_filename == f"{ROOT}/assets/benchmark_scores.py")
     assert len(path) <= MOST, path
@@ -139,8 +139,8 @@ def test_from_a_request_to_litellm(
 ) -> None:
     pool = Pool(name="far", workers=(server.worker(),))
     settings = Serving.model_validate({"vote": {"workflows": vote}})
-    app = ServingApp(Workspace(tmp_path), settings, Nowhere(), Access.of("127.0.0.1"))
-    app.engine.serve(LoadedVersion.of("1", Scripted(WORKFLOW), card_of(pool), pool, settings))
+    app = ServingApp(Workspace(tmp_path), settings, Nowhere(), AccessControl.from_environment("127.0.0.1"))
+    app.engine.replace_version(LoadedVersion.from_parts("1", Scripted(WORKFLOW), card_of(pool), pool, settings))
     body = {
         "model": "conductor", "messages": [{"role": "user", "content": "What is 6 times 7?"}],
         "podium": {"grader": "math"},  # answers that can be compared

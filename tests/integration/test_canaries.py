@@ -128,10 +128,10 @@ def test_every_place_that_could_contain_the_canary_was_written(
     finished: FinishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = finished.workspace.state
-    champion = registry.champion(finished.workspace)
+    champion = registry.find_champion(finished.workspace)
     assert champion is not None and champion.metrics["gpqa_diamond/accuracy"] >= 0
-    with mlflow_store.connected(finished.workspace) as client:
-        home = mlflow_store.experiment(client, finished.workspace)
+    with mlflow_store.connect(finished.workspace) as client:
+        home = mlflow_store.get_or_create_experiment(client, finished.workspace)
         traces = client.search_traces(locations=[home], filter_string="tags.benchmark = 'gpqa_diamond'")
     assert any(span.name.endswith(ECHOES) for trace in traces for span in trace.data.spans)
     scores = [

@@ -12,22 +12,22 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.resources import Podium
-from ops.alerts.notify import kept
+from assets.resources import RunResource
+from ops.alerts.notify import load_notices
 from ops.config import PromotionGate, Setup, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.release import aliases, registry
-from ops.release.artifacts import TAG
-from ops.release.champion import champion_of
-from ops.release.judgement import judge
-from ops.release.lineage import REQUIRED, Refused
-from ops.release.mlflow_store import MODEL, PREVIOUS, RegistryError, connected, store_exists
-from ops.release.promotion import NO_CHAMPION, override
+from ops.release.artifacts import FILES_TAG
+from ops.release.champion import open_registered_versions
+from ops.release.judgement import apply_gate
+from ops.release.lineage import REQUIRED_TAGS, ReleaseRefusedError
+from ops.release.mlflow_store import MODEL_NAME, PREVIOUS, RegistryError, connect, store_exists
+from ops.release.promotion import NO_CHAMPION, override_decision
 from ops.results.leaderboard import Leaderboard
 from ops.stages.release import promote_manually, roll_back
-from pipelines.home import prepare
-from pipelines.release import release_jobs
+from pipelines.home import prepare_home
+from pipelines.release import make_release_jobs
 from tests.command import podium
 from tests.releases import NO, POLICY, YES, checkout, model_folder, scored, shared_store, version
 
@@ -51,53 +51,55 @@ def setup(workspace: Workspace) -> Setup:
 
 def bearers(workspace: Workspace) -> dict[str, str]:
     """Return alias → version."""
-    with connected(workspace) as client:
-        known = client.search_model_versions(f"name = '{MODEL}'")
+    with connect(workspace) as client:
+        known = client.search_model_versions(f"name = '{MODEL_NAME}'")
         return {
             alias: str(each.version)
-            for each in (client.get_model_version(MODEL, found.version) for found in known)
+            for each in (client.get_model_version(MODEL_NAME, found.version) for found in known)
             for alias in each.aliases
         }
 
 
 def test_previous_is_the_replaced_champion_and_the_target_of_a_rollback(workspace: Workspace) -> None:
     first, second, third = (version(workspace, right) for right in (6, 7, 8))
-    assert aliases.promote(workspace, first.version, YES)
+    assert aliases.promote_version(workspace, first.version, YES)
     assert bearers(workspace) == {"champion": "1", "challenger": "3"}
-    assert aliases.promote(workspace, second.version, YES)
-    assert aliases.promote(workspace, third.version, YES)
+    assert aliases.promote_version(workspace, second.version, YES)
+    assert aliases.promote_version(workspace, third.version, YES)
     assert bearers(workspace) == {"champion": "3", "previous": "2", "challenger": "3"}
-    assert aliases.rollback(workspace, "costly", "Ada").version == "2"
+    assert aliases.roll_back_champion(workspace, "costly", "Ada").version == "2"
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "3"}
-    assert registry.named(workspace, "3").tags["rolled_back"] == "Ada: costly"
-    assert aliases.rollback(workspace, "costly too").version == "1"
+    assert registry.get_version(workspace, "3").tags["rolled_back"] == "Ada: costly"
+    assert aliases.roll_back_champion(workspace, "costly too").version == "1"
     assert bearers(workspace) == {"champion": "1", "challenger": "3"}
     with pytest.raises(RegistryError, match="a rollback is not possible"):
-        aliases.rollback(workspace, "and this")
-    assert not aliases.promote(workspace, "3", YES), "what was rolled back comes back by name only"
-    assert aliases.promote(workspace, "3", override(YES, *ADA))
+        aliases.roll_back_champion(workspace, "and this")
+    assert not aliases.promote_version(workspace, "3", YES), "what was rolled back comes back by name only"
+    assert aliases.promote_version(workspace, "3", override_decision(YES, *ADA))
     assert bearers(workspace) == {"champion": "3", "previous": "1", "challenger": "3"}
 
 
 def test_an_operation_killed_between_two_steps_is_repeated_as_a_whole(workspace: Workspace) -> None:
     first, second = version(workspace), version(workspace)
-    aliases.promote(workspace, first.version, YES)
-    with connected(workspace) as client:  # killed before the champion moved
-        client.set_model_version_tag(MODEL, second.version, "replaced", first.version)
-        client.set_registered_model_alias(MODEL, PREVIOUS, first.version)
+    aliases.promote_version(workspace, first.version, YES)
+    with connect(workspace) as client:  # killed before the champion moved
+        client.set_model_version_tag(MODEL_NAME, second.version, "replaced", first.version)
+        client.set_registered_model_alias(MODEL_NAME, PREVIOUS, first.version)
     with pytest.raises(RegistryError, match="a rollback is not possible"):
-        aliases.rollback(workspace, "costly")
-    assert aliases.promote(workspace, second.version, YES)
+        aliases.roll_back_champion(workspace, "costly")
+    assert aliases.promote_version(workspace, second.version, YES)
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "2"}
 
 
-@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("name", REQUIRED_TAGS)
 def test_a_version_that_does_not_say_where_it_came_from_is_refused(workspace: Workspace, name: str) -> None:
     known = version(workspace, **{name: ""})
-    for verdict in (YES, override(NO, *ADA)):
-        with pytest.raises(Refused, match=rf"version 1: lineage: {name} is missing.*registered_model again"):
-            aliases.promote(workspace, known.version, verdict)
-    assert registry.champion(workspace) is None
+    for verdict in (YES, override_decision(NO, *ADA)):
+        with pytest.raises(
+            ReleaseRefusedError, match=rf"version 1: lineage: {name} is missing.*registered_model again"
+        ):
+            aliases.promote_version(workspace, known.version, verdict)
+    assert registry.find_champion(workspace) is None
 
 
 WEIGHTS = "artifacts/policy/model.safetensors"
@@ -119,19 +121,22 @@ def test_files_that_are_not_what_was_registered_are_refused(
     file, named, damage = DAMAGES[how]
     first, second, third = (version(workspace) for _ in range(3))
     for each in (first, second):
-        aliases.promote(workspace, each.version, YES)
+        aliases.promote_version(workspace, each.version, YES)
     damage(model_folder(workspace, third) / file)
-    for verdict in (YES, override(NO, *ADA)):
-        with pytest.raises(Refused, match="since version 3 was registered") as error:
-            aliases.promote(workspace, third.version, verdict)
+    for verdict in (YES, override_decision(NO, *ADA)):
+        with pytest.raises(ReleaseRefusedError, match="since version 3 was registered") as error:
+            aliases.promote_version(workspace, third.version, verdict)
         assert str(model_folder(workspace, third) / named) in str(error.value)
     assert "podium rollback" in str(error.value)
     damage(model_folder(workspace, first) / file)
-    with pytest.raises(Refused, match="since version 1 was registered"):
-        aliases.rollback(workspace, "costly")
+    with pytest.raises(ReleaseRefusedError, match="since version 1 was registered"):
+        aliases.roll_back_champion(workspace, "costly")
     damage(model_folder(workspace, second) / file)
-    with pytest.raises(Refused, match="since version 2 was registered"), champion_of(workspace) as champion:
-        champion.files("2")
+    with (
+        pytest.raises(ReleaseRefusedError, match="since version 2 was registered"),
+        open_registered_versions(workspace) as champion,
+    ):
+        champion.fetch_files("2")
     assert podium("ask", "What is 6 * 7?") == 1
     assert "since version 2 was registered" in capsys.readouterr().err
     assert bearers(workspace) == {"champion": "2", "previous": "1", "challenger": "3"}
@@ -148,30 +153,30 @@ def test_a_restore_of_the_artifacts_is_the_remedy_that_it_is_said_to_be(
     else:
         file, _, damage = DAMAGES[how]
         damage(model_folder(workspace, known) / file)
-    with pytest.raises(Refused) as error:
-        aliases.promote(workspace, known.version, YES)
+    with pytest.raises(ReleaseRefusedError) as error:
+        aliases.promote_version(workspace, known.version, YES)
     said = str(error.value)
     if "remove that file" in said:
         Path(said.partition(": ")[0]).unlink()
     else:
         [line] = re.findall(r"`podium (restore [^`]+)`", said)
         assert podium(*line.replace("FILE", str(tmp_path / "copy.tar")).split()) == 0
-    assert aliases.promote(workspace, known.version, YES)
+    assert aliases.promote_version(workspace, known.version, YES)
 
 
 def test_a_version_without_the_hashes_of_its_files_is_refused(workspace: Workspace) -> None:
     known = version(workspace)
-    with connected(workspace) as client:
-        client.delete_model_version_tag(MODEL, known.version, TAG)
-    with pytest.raises(Refused, match=r"version 1: its tag 'files'.* is missing.*registered_model again"):
-        aliases.promote(workspace, known.version, YES)
+    with connect(workspace) as client:
+        client.delete_model_version_tag(MODEL_NAME, known.version, FILES_TAG)
+    with pytest.raises(ReleaseRefusedError, match=r"version 1: its tag 'files'.* is missing.*registered_model again"):
+        aliases.promote_version(workspace, known.version, YES)
 
 
 def test_missing_files_are_reported_with_a_remedy(workspace: Workspace) -> None:
     known = version(workspace)
     shutil.rmtree(model_folder(workspace, known).parent)
-    with pytest.raises(Refused, match=r"models:/conductor/1: its files cannot be read .*backup"):
-        aliases.promote(workspace, known.version, YES)
+    with pytest.raises(ReleaseRefusedError, match=r"models:/conductor/1: its files cannot be read .*backup"):
+        aliases.promote_version(workspace, known.version, YES)
 
 
 def compared(right: int = 9) -> Comparison:
@@ -190,17 +195,17 @@ def test_an_evaluation_of_something_else_than_the_version_says_is_refused(
     setup: Setup, claims: dict[str, str], said: str
 ) -> None:
     known = version(setup.workspace, **{"pool_answers_key": setup.pool.answers_key, **claims})
-    with pytest.raises(Refused, match=said):
-        judge(setup, known, compared(), GATE)
-    tags = registry.named(setup.workspace, known.version).tags
+    with pytest.raises(ReleaseRefusedError, match=said):
+        apply_gate(setup, known, compared(), GATE)
+    tags = registry.get_version(setup.workspace, known.version).tags
     assert not [tag for tag in tags if tag.startswith("analysis_against")], "a refused judgement is not an analysis"
 
 
 def test_scores_that_are_not_those_of_the_version_are_refused(setup: Setup) -> None:
     known = version(setup.workspace, 8, **claimed(setup))
-    with pytest.raises(Refused, match=r"version 1: scores.parquet: has other scores .* \(4 rows differ\)"):
-        judge(setup, known, compared(9), GATE)
-    assert judge(setup, known, compared(8), GATE).decision.against == NO_CHAMPION
+    with pytest.raises(ReleaseRefusedError, match=r"version 1: scores.parquet: has other scores .* \(4 rows differ\)"):
+        apply_gate(setup, known, compared(9), GATE)
+    assert apply_gate(setup, known, compared(8), GATE).decision.against == NO_CHAMPION
 
 
 def claimed(setup: Setup, questions: str = "gpqa_diamond=g1 mmlu=m1") -> dict[str, str]:
@@ -210,8 +215,8 @@ def claimed(setup: Setup, questions: str = "gpqa_diamond=g1 mmlu=m1") -> dict[st
 def test_questions_that_changed_since_the_champion_was_scored_are_not_paired(setup: Setup) -> None:
     workspace = setup.workspace
     champion = version(workspace, 9, **claimed(setup, "gpqa_diamond=g1 mmlu=older"))
-    aliases.promote(workspace, champion.version, YES)
-    judged = judge(setup, version(workspace, 9, **claimed(setup)), compared(), GATE)
+    aliases.promote_version(workspace, champion.version, YES)
+    judged = apply_gate(setup, version(workspace, 9, **claimed(setup)), compared(), GATE)
     assert judged.decision.failed[0].name == "questions shared with the champion"
     assert judged.dossier is not None
     against = judged.dossier.opponents[0]
@@ -225,9 +230,9 @@ def test_scores_of_a_champion_that_another_grader_judged_are_not_paired_and_one_
 ) -> None:
     workspace = setup.workspace
     champion = version(workspace, 9, **claimed(setup), graders=graders, seed="3")
-    aliases.promote(workspace, champion.version, YES)
+    aliases.promote_version(workspace, champion.version, YES)
     tested = replace(compared(), graders={"gpqa_diamond": "choice:1", "mmlu": "choice:1"})
-    judged = judge(setup, version(workspace, 9, **claimed(setup)), tested, GATE)
+    judged = apply_gate(setup, version(workspace, 9, **claimed(setup)), tested, GATE)
     assert judged.decision.failed[0].name == "questions shared with the champion"
     assert judged.dossier is not None
     against = judged.dossier.opponents[0]
@@ -240,14 +245,16 @@ def test_scores_of_a_champion_that_another_grader_judged_are_not_paired_and_one_
 def test_a_verdict_is_worth_nothing_against_another_champion(setup: Setup) -> None:
     workspace = setup.workspace
     first, second = (version(workspace, right, **claimed(setup)) for right in (8, 9))
-    judged = [judge(setup, each, compared(right), GATE) for each, right in ((first, 8), (second, 9))]
+    judged = [apply_gate(setup, each, compared(right), GATE) for each, right in ((first, 8), (second, 9))]
     assert [each.decision.against for each in judged] == [NO_CHAMPION, NO_CHAMPION]
-    assert aliases.promote(workspace, first.version, judged[0].decision, judged[0].dossier)
-    with pytest.raises(aliases.Overtaken, match="Version 1 became champion meanwhile; version 2 was judged against no"):
-        aliases.promote(workspace, second.version, judged[1].decision, judged[1].dossier)
+    assert aliases.promote_version(workspace, first.version, judged[0].decision, judged[0].dossier)
+    with pytest.raises(
+        aliases.ChampionChangedError, match="Version 1 became champion meanwhile; version 2 was judged against no"
+    ):
+        aliases.promote_version(workspace, second.version, judged[1].decision, judged[1].dossier)
     assert bearers(workspace)["champion"] == "1"
-    assert "verdict" not in registry.named(workspace, "2").tags
-    again = judge(setup, registry.named(workspace, "2"), compared(9), GATE)
+    assert "verdict" not in registry.get_version(workspace, "2").tags
+    again = apply_gate(setup, registry.get_version(workspace, "2"), compared(9), GATE)
     assert again.decision.against == "1"
 
 
@@ -255,9 +262,9 @@ def test_a_manual_decision_sends_an_alert_with_the_next_command_and_the_page_has
     workspace = setup.workspace
     for right in (8, 9):
         known = version(workspace, right, **claimed(setup))
-        judged = judge(setup, known, compared(right), GATE.model_copy(update={"min_format_compliance": 1.0}))
-        aliases.promote(workspace, known.version, replace(judged.decision, promote=False), judged.dossier)
-    assert registry.champion(workspace) is None
+        judged = apply_gate(setup, known, compared(right), GATE.model_copy(update={"min_format_compliance": 1.0}))
+        aliases.promote_version(workspace, known.version, replace(judged.decision, promote=False), judged.dossier)
+    assert registry.find_champion(workspace) is None
     promote_manually(workspace, "1", "Grace", "a first champion is needed")
     outcome = promote_manually(workspace, None, *ADA)
     assert (outcome.version, outcome.is_champion) == ("2", True)
@@ -270,9 +277,9 @@ def test_a_manual_decision_sends_an_alert_with_the_next_command_and_the_page_has
     back = roll_back(workspace, "costly", "Ada")
     assert back.version == "1"
     assert "Rolled back: Ada: costly" in outcome.page.read_text(encoding="utf-8")
-    stored = workspace.mlflow_artifacts / registry.named(workspace, "2").run_id / "artifacts" / "report"
+    stored = workspace.mlflow_artifacts / registry.get_version(workspace, "2").run_id / "artifacts" / "report"
     assert (stored / outcome.page.name).read_text(encoding="utf-8") == outcome.page.read_text(encoding="utf-8")
-    assert [(entry.notice.title, entry.notice.command) for entry in kept(workspace, 9)] == [
+    assert [(entry.notice.title, entry.notice.command) for entry in load_notices(workspace, 9)] == [
         ("rolled back: version 1 is champion again", "podium promote 2 --by NAME --reason WHY"),
         ("version 2 is champion", "podium rollback --reason WHY"),
         ("version 1 is champion", "podium rollback --reason WHY"),
@@ -281,21 +288,21 @@ def test_a_manual_decision_sends_an_alert_with_the_next_command_and_the_page_has
 
 def test_an_override_leaves_the_gates_verdict_and_adds_the_decision(workspace: Workspace) -> None:
     first = version(workspace)
-    aliases.promote(workspace, first.version, YES)
+    aliases.promote_version(workspace, first.version, YES)
     second = version(workspace)
-    assert not aliases.promote(workspace, second.version, NO)
-    kept_back = registry.named(workspace, second.version).tags["verdict"]
+    assert not aliases.promote_version(workspace, second.version, NO)
+    kept_back = registry.get_version(workspace, second.version).tags["verdict"]
     assert kept_back == "not promoted; failed checks: cost"
     outcome = promote_manually(workspace, None, *ADA)
-    tags = registry.named(workspace, second.version).tags
+    tags = registry.get_version(workspace, second.version).tags
     assert (outcome.verdict, tags["verdict"], tags["decision"]) == (kept_back, kept_back, "overridden")
     assert tags["override"] == ": ".join(ADA) and tags["overridden_at"].endswith("+00:00")
-    decided = override(replace(NO, against=first.version), *ADA)
-    assert registry.recorded_decision(workspace, second.version) == decided, "the gate's decision, beside the person's"
-    assert "decision" not in registry.named(workspace, first.version).tags
+    decided = override_decision(replace(NO, against=first.version), *ADA)
+    assert registry.load_decision(workspace, second.version) == decided, "the gate's decision, beside the person's"
+    assert "decision" not in registry.get_version(workspace, first.version).tags
     third = version(workspace)
     page = promote_manually(workspace, None, *ADA).page
-    assert registry.named(workspace, third.version).tags["verdict"] == "not judged"
+    assert registry.get_version(workspace, third.version).tags["verdict"] == "not judged"
     assert "before its comparisons were kept" in page.read_text(encoding="utf-8")
 
 
@@ -319,7 +326,7 @@ def test_the_commands(workspace: Workspace, capsys: pytest.CaptureFixture[str]) 
     assert podium("rollback", "--reason", "costly") == 1
     assert "a rollback is not possible" in capsys.readouterr().err
     assert podium("promote", "2", "--by", "Ada", "--reason", "cheaper from May") == 0, "by its name it comes back"
-    assert registry.named(workspace, "2").tags["override"] == "Ada: cheaper from May"
+    assert registry.get_version(workspace, "2").tags["override"] == "Ada: cheaper from May"
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -382,11 +389,11 @@ def test_the_asset_promotion_shows_decisions_of_commands_and_jobs(
     version(workspace)
     assert podium("promote", "--by", "Ada", "--reason", "first") == 0
     assert not workspace.dagster_home.exists(), "without an instance none is made"
-    prepare(workspace)
+    prepare_home(workspace)
     version(workspace)
     assert podium("promote", "--by", "Ada", "--reason", "first") == 0
     assert podium("rollback", "--by", "Ada", "--reason", "costly") == 0
-    promote, rollback = release_jobs(Podium(root=str(workspace.root)))
+    promote, rollback = make_release_jobs(RunResource(root=str(workspace.root)))
     with dg.DagsterInstance.get() as instance:
         for job, op, given in (
             (promote, "promote_version", {"version": "2"}), (rollback, "roll_back_champion", {}),
@@ -397,7 +404,7 @@ def test_the_asset_promotion_shows_decisions_of_commands_and_jobs(
 
 
 def test_the_jobs(workspace: Workspace) -> None:
-    promote, rollback = release_jobs(Podium(root=str(workspace.root)))
+    promote, rollback = make_release_jobs(RunResource(root=str(workspace.root)))
     with dg.DagsterInstance.ephemeral() as instance:
 
         def run(job: dg.JobDefinition, op: str, **config: str) -> dg.ExecuteInProcessResult:
@@ -419,16 +426,16 @@ def test_the_jobs(workspace: Workspace) -> None:
         done = run(rollback, "roll_back_champion", by="Ada", reason="costly")
         assert done.success
         assert bearers(workspace)["champion"] == first.version
-        assert registry.named(workspace, second.version).tags["rolled_back"] == "Ada: costly"
+        assert registry.get_version(workspace, second.version).tags["rolled_back"] == "Ada: costly"
         with pytest.raises(dg.DagsterInvalidConfigError, match="reason"):
             rollback.execute_in_process({"ops": {"roll_back_champion": {"config": {"by": "Ada"}}}})
 
 
 def test_a_dossier_is_kept_whole(setup: Setup) -> None:
     known = version(setup.workspace, 9, **claimed(setup))
-    judged = judge(setup, known, compared(), GATE)
-    aliases.promote(setup.workspace, known.version, judged.decision, judged.dossier)
-    assert registry.recorded(setup.workspace, known.version) == judged.dossier
-    assert registry.recorded_decision(setup.workspace, known.version) == judged.decision
+    judged = apply_gate(setup, known, compared(), GATE)
+    aliases.promote_version(setup.workspace, known.version, judged.decision, judged.dossier)
+    assert registry.load_dossier(setup.workspace, known.version) == judged.dossier
+    assert registry.load_decision(setup.workspace, known.version) == judged.decision
     assert judged.dossier is not None
     json.dumps(judged.dossier.as_dict(), allow_nan=False)

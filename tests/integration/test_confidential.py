@@ -13,7 +13,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.quarantine import quarantine_file
 from ops.benchmarks.registry import BENCHMARKS, displayable_question, is_confidential
@@ -60,7 +60,7 @@ def write_gpqa(folder: Path, records: Iterable[dict[str, str]]) -> str:
 
 
 @pytest.fixture
-def podium(project: Workspace) -> Podium:
+def podium(project: Workspace) -> RunResource:
     """A project whose GPQA is a file of five valid questions and one without its second wrong answer."""
     records = [*(record(f"rec{i}") for i in range(5)), record("recBroken", **{"Incorrect Answer 2": ""})]
     gpqa = {"source": "file", "test_file": write_gpqa(project.root, records), "max_malformed_share": 0.2}
@@ -70,7 +70,7 @@ def podium(project: Workspace) -> Podium:
         "curation": {"per_domain": 2, "selector": "uniform", "near_duplicate_jaccard": 0.8},
     }
     configure(project, {"recipes/secret": recipe})
-    return Podium(root=str(project.root), recipe="secret")
+    return RunResource(root=str(project.root), recipe="secret")
 
 
 class Echo:
@@ -92,11 +92,11 @@ def echoed(problems: Sequence[Problem]) -> list[OutcomeRow]:
     return list(asyncio.run(evaluate(Echo(), problems, team, Evaluation())))
 
 
-def questions(podium: Podium) -> list[Problem]:
-    return materialize_raw(podium.load(), "gpqa_diamond").test
+def questions(podium: RunResource) -> list[Problem]:
+    return materialize_raw(podium.load_setup(), "gpqa_diamond").test
 
 
-def test_the_canary_is_where_the_work_is_done(podium: Podium) -> None:
+def test_the_canary_is_where_the_work_is_done(podium: RunResource) -> None:
     """Without this, the tests below could not fail."""
     problems = questions(podium)
     assert len(problems) == 5
@@ -106,7 +106,10 @@ def test_the_canary_is_where_the_work_is_done(podium: Podium) -> None:
 
 
 def test_the_ui_and_the_run_log_show_ids_only(
-    podium: Podium, instance: dg.DagsterInstance, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    podium: RunResource,
+    instance: dg.DagsterInstance,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     result = materialize(podium, instance, "raw_problems", partition="gpqa_diamond")
@@ -121,8 +124,8 @@ def test_the_ui_and_the_run_log_show_ids_only(
         assert CANARY not in text
 
 
-def test_a_malformed_question_is_quarantined_by_its_id_alone(podium: Podium) -> None:
-    workspace = podium.load().workspace
+def test_a_malformed_question_is_quarantined_by_its_id_alone(podium: RunResource) -> None:
+    workspace = podium.load_setup().workspace
     questions(podium)
     listed = quarantine_file(workspace, "gpqa_diamond", "test").read_text(encoding="utf-8")
     assert '"id": "recBroken"' in listed
@@ -157,8 +160,8 @@ def test_no_error_quotes_a_value_in_the_wrong_column(tmp_path: Path, column: str
     assert CANARY not in str(caught.value)
 
 
-def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: Podium) -> None:
-    workspace = podium.load().workspace
+def test_rows_on_disk_keep_what_statistics_need_and_no_text(podium: RunResource) -> None:
+    workspace = podium.load_setup().workspace
     problems = questions(podium)
     rows = echoed(problems)
     file = workspace.scores / "conductor" / "any" / "gpqa_diamond.parquet"
@@ -192,8 +195,8 @@ def test_other_benchmarks_keep_their_texts(tmp_path: Path) -> None:
     assert not is_confidential("question")
 
 
-def test_the_data_card_and_the_contamination_report_name_ids(podium: Podium) -> None:
-    setup = podium.load()
+def test_the_data_card_and_the_contamination_report_name_ids(podium: RunResource) -> None:
+    setup = podium.load_setup()
     workspace = setup.workspace
     load_raw(setup)
     # The worst case: the training data is a file that repeats a question of GPQA.

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from dagster._cli import create_dagster_cli  # Dagster has no public way to do this
 
 from ops.core.workspace import Workspace
-from pipelines.dev import code_location
-from pipelines.home import this_process
+from pipelines.dev import make_code_location_arguments
+from pipelines.home import make_process_tags
 from tests.integration.checkouts import metadata
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("instance")]
@@ -42,9 +42,9 @@ def test_an_asset_is_materialized_by_a_selection(instance: dg.DagsterInstance) -
 @pytest.mark.long
 def test_the_code_location_is_podium_and_runs_of_the_command_line_belong_to_it(project: Workspace) -> None:
     client = "from dagster_graphql.cli import main; main()"
-    command = [sys.executable, "-W", "ignore", "-c", client, *code_location(project), "--text", QUERY]
+    command = [sys.executable, "-W", "ignore", "-c", client, *make_code_location_arguments(project), "--text", QUERY]
     done = subprocess.run(command, cwd=project.dagster_home, capture_output=True, text=True, check=True, timeout=240)
     [answer] = [line for line in done.stdout.splitlines() if line.startswith("{")]  # beside the server's log
     [repository] = json.loads(answer)["data"]["repositoriesOrError"]["nodes"]
     assert repository["location"]["name"] == "podium"
-    assert this_process()[".dagster/repository"] == f"{repository['name']}@podium"
+    assert make_process_tags()[".dagster/repository"] == f"{repository['name']}@podium"

@@ -17,10 +17,10 @@ import yaml
 
 from assets import partitions
 from assets.last_result import UNCHANGED
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.core.workspace import Workspace
-from ops.versioning.dvc import program
-from pipelines.home import prepare
+from ops.versioning.dvc import find_program
+from pipelines.home import prepare_home
 from tests.command import script
 from tests.integration import checkouts
 from tests.integration.checkouts import UNTRAINED, changed, configure, sizes
@@ -53,7 +53,7 @@ def dvc(root: Path, *arguments: str) -> str:
     """Run DVC like a person; `podium` in dvc.yaml is that of these tests."""
     environment = {key: value for key, value in os.environ.items() if key != "PODIUM_ROOT"}
     environment["PATH"] = os.pathsep.join([str(script(root.with_name("bin")).parent), environment["PATH"]])
-    command = [program(Workspace(root)), *arguments]
+    command = [find_program(Workspace(root)), *arguments]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment, timeout=720)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -71,9 +71,9 @@ def materialize(workspace: Workspace, *, raw: bool) -> dg.AssetCheckEvaluation:
 
     `raw`: also the benchmarks' problems, which no curation setting changes.
     """
-    prepare(workspace)
-    podium = Podium(root=str(workspace.root), recipe="versioned", seed=SEED)
-    every = partitions.of_recipe(podium.load().recipe)
+    prepare_home(workspace)
+    podium = RunResource(root=str(workspace.root), recipe="versioned", seed=SEED)
+    every = partitions.tag_recipe_benchmarks(podium.load_setup().recipe)
     with dg.DagsterInstance.get() as instance:
         if raw:
             checkouts.materialize(podium, instance, "raw_problems", tags=every)

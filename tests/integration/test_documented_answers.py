@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 from ops.core.workspace import Workspace
-from ops.release.model_card import CARD, USE
-from ops.release.new_version import EXAMPLE
+from ops.release.model_card import CARD_FILE, USAGE
+from ops.release.new_version import INPUT_EXAMPLE
 from tests.bench import pictures
 from tests.command import PODIUM, tried
 from tests.conftest import make_project
@@ -61,7 +61,7 @@ PICTURE = ROOT / "docs" / "images" / "terminal.svg"
 
 def shown() -> set[str]:
     """Return every question that a page, the model card or the agent's example shows."""
-    texts = [page.read_text(encoding="utf-8") for page in PAGES] + [USE, json.dumps(EXAMPLE)]
+    texts = [page.read_text(encoding="utf-8") for page in PAGES] + [USAGE, json.dumps(INPUT_EXAMPLE)]
     found = {question for text in texts for pattern in PATTERNS for question in re.findall(pattern, text)}
     return {" ".join(question.split()) for question in found}
 
@@ -151,12 +151,12 @@ def test_a_question_outside_of_the_training_has_a_notice_and_its_content_is_the_
 @pytest.mark.long
 @pytest.mark.timeout(TRAINS_S)
 def test_the_model_cards_request_and_the_agents_example_answer(champion: Workspace, server: Running) -> None:
-    [card] = champion.mlflow_artifacts.glob(f"models/*/artifacts/{CARD}")
+    [card] = champion.mlflow_artifacts.glob(f"models/*/artifacts/{CARD_FILE}")
     text = card.read_text(encoding="utf-8")
-    assert USE in text and "the response says in `notice`" in text
+    assert USAGE in text and "the response says in `notice`" in text
     [body] = re.findall(r"-d '(\{.*?\})'", text)
-    assert json.loads(body) == EXAMPLE
-    asked = EXAMPLE | {"model": "conductor"}
+    assert json.loads(body) == INPUT_EXAMPLE
+    asked = INPUT_EXAMPLE | {"model": "conductor"}
     reply = httpx.post(f"{server.url}/v1/responses", json=asked, trust_env=False, timeout=120).json()
     assert reply["output"][-1]["content"][0]["text"].endswith(ANSWERS["What is 6 * 7?"])
     code = re.findall(r"```python\n(.*?)```", (ROOT / "mlflow" / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]

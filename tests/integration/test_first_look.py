@@ -24,9 +24,9 @@ from ops.config import Serving, load_recipe
 from ops.core.problem import Problem, Split
 from ops.core.workspace import Workspace
 from ops.release import registry
-from ops.release.champion import champion_of
+from ops.release.champion import open_registered_versions
 from ops.serving.in_thread import EngineThread
-from ops.serving.request_options import RequestOptions, question
+from ops.serving.request_options import RequestOptions, make_problem
 from ops.spending.ledger import Ledger
 from ops.synthetic.problems import generate_problems
 from tests.faults.provider_errors import SENT, Sent
@@ -142,12 +142,12 @@ def called(provider: Provider, environment: pytest.MonkeyPatch, workspace: Works
 
 def served(workspace: Workspace) -> str:
     """Promote version 1 if the gate kept it back, and ask it: the answer."""
-    if registry.champion(workspace) is None:
+    if registry.find_champion(workspace) is None:
         assert command(workspace.root, "promote", "1", "--by", "me", "--reason", "a first look")[0] == 0
-    with champion_of(workspace) as source:
-        engine = EngineThread.load(source.files(source.current() or ""), workspace, Serving())
+    with open_registered_versions(workspace) as source:
+        engine = EngineThread.from_files(source.fetch_files(source.find_current() or ""), workspace, Serving())
         with closing(engine):
-            return engine.ask(question(TEXT, RequestOptions()), RequestOptions()).text or ""
+            return engine.answer_question(make_problem(TEXT, RequestOptions()), RequestOptions()).text or ""
 
 
 def test_from_a_key_to_a_table_a_page_and_an_answer(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:

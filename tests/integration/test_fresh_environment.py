@@ -86,7 +86,7 @@ def test_a_version_answers_with_its_own_requirements_and_writes_into_its_folder_
 ) -> None:
     released = with_agent(tmp_path / "checkout")
     known = register(released, policy, pool, right=6)
-    aliases.promote(released, known.version, YES)
+    aliases.promote_version(released, known.version, YES)
     model = Path(shutil.copytree(model_folder(released, known), tmp_path / "copied"))
     shutil.rmtree(released.root)
     home = tmp_path / "home"

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.benchmarks.problem_files import write_problems
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup
@@ -24,7 +24,7 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import ColdStartRecord, ValidationResult, sampling_settings
-from pipelines.definitions import definitions
+from pipelines.definitions import make_definitions
 from tests.command import podium
 from tests.integration.checkouts import UNTRAINED, configure, failure, load_raw, materialize, shortlisted, sizes
 
@@ -40,7 +40,7 @@ class Gated:
     def __init__(self, project: Workspace, instance: dg.DagsterInstance) -> None:
         shutil.rmtree(project.root / ".dvc")
         self.project, self.instance = project, instance
-        self.podium = Podium(root=str(project.root), recipe="gated")
+        self.podium = RunResource(root=str(project.root), recipe="gated")
         self.write()
 
     def write(self, **sections: Any) -> None:
@@ -61,7 +61,7 @@ class Gated:
     def checked(self, name: str) -> dg.AssetCheckEvaluation:
         """Return the check of `raw_problems` on the present files."""
         check = dg.AssetCheckKey(dg.AssetKey("raw_problems"), name)
-        job = definitions(self.podium).resolve_implicit_global_asset_job_def()
+        job = make_definitions(self.podium).resolve_implicit_global_asset_job_def()
         alone = job.get_subset(asset_selection=set(), asset_check_selection={check})
         return evaluations(alone.execute_in_process(instance=self.instance, raise_on_error=False))[name]
 
@@ -95,7 +95,7 @@ def card_alone(setup: Setup) -> Path:
 
 def test_a_failed_check_blocks_later_steps_of_the_run(gated: Gated) -> None:
     wrong = program("wrong", "def f(x):\n    return 2 * x + 1")
-    others = [problem for problem in shortlisted(gated.podium.load()) if problem.domain != "code"]
+    others = [problem for problem in shortlisted(gated.podium.load_setup()) if problem.domain != "code"]
     write_problems(gated.project.data / "shortlist.jsonl", [*others, wrong])
     write_responses([STRAY], response_file(gated.project.data / "responses", "guesser", "mmlu"))
     result = gated.materialize("training_mix", "base_policy")
@@ -116,7 +116,7 @@ def test_a_failed_check_blocks_later_steps_of_the_run(gated: Gated) -> None:
 def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_is_asked(gated: Gated) -> None:
     wrong = {"id": "off", "question": "Square it.", "answer": "def f(x):\n    return x + 3", "tests": [SQUARE]}
     gated.write(benchmarks={"livecodebench": {"source": "file", "train_file": gated.file("lcb.jsonl", [wrong])}})
-    load_raw(gated.podium.load())
+    load_raw(gated.podium.load_setup())
     result = gated.materialize("shortlist", "worker_pool")
     assert not result.success
     assert "livecodebench/off" in str(evaluations(result)["gold_answers_score_one"].description)
@@ -126,14 +126,14 @@ def test_a_shortlist_with_a_wrong_reference_program_is_refused_before_a_worker_i
     assert "gold_answers_score_one" in failure(alone) and "livecodebench/off" in failure(alone)
     assert not gated.project.ledger.exists()
     gated.write()
-    load_raw(gated.podium.load())
+    load_raw(gated.podium.load_setup())
     assert gated.materialize("shortlist").success
     assert gated.materialize("worker_responses", partition="math500").success
 
 
 @pytest.mark.long
 def test_responses_that_are_not_whole_are_refused(gated: Gated) -> None:
-    shortlisted(gated.podium.load())
+    shortlisted(gated.podium.load_setup())
     assert gated.materialize("worker_pool").success
     write_responses([STRAY], response_file(gated.project.data / "responses", "guesser", "mmlu"))
     result = gated.materialize("worker_responses", partition="math500")
@@ -146,7 +146,7 @@ def test_responses_that_are_not_whole_are_refused(gated: Gated) -> None:
 
 def test_grpo_does_not_start_from_a_policy_that_seldom_writes_a_workflow(gated: Gated) -> None:
     gated.write(cold_start={"validation": {"problems": 100, "least_valid": 0.95}})
-    setup = gated.podium.load()
+    setup = gated.podium.load_setup()
     mix = [program(f"p{number}", f"def f(x):\n    return x * {number}") for number in range(101)]
     write_problems(gated.project.data / "training_mix.jsonl", mix)
     folder = card_alone(setup)
@@ -277,8 +277,8 @@ def test_the_plan_says_the_same_and_ends_with_1(unready: Workspace, capsys: pyte
 
 @pytest.mark.parametrize("asset", SPENDING)
 def test_an_asset_that_spends_is_refused_alone(unready: Workspace, asset: str) -> None:
-    chosen = Podium(root=str(unready.root), recipe="unready")
-    setup = chosen.load()
+    chosen = RunResource(root=str(unready.root), recipe="unready")
+    setup = chosen.load_setup()
     setup.workspace.data.mkdir(exist_ok=True)
     (setup.workspace.data / "training_mix.jsonl").touch()
     card_alone(setup)  # its key is part of a training run's folder name

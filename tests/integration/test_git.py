@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ops.core.workspace import Workspace
-from ops.versioning.dvc import program
+from ops.versioning.dvc import find_program
 from tests.command import PODIUM, script
 from tests.integration.checkouts import SHORT, configure, sizes
 from tests.integration.test_versioning import git
@@ -40,7 +40,7 @@ def called(root: Path, *words: str, status: int = 0) -> str:
 def stale(root: Path) -> Any:
     """Return the stages that `dvc status` reports."""
     environment = os.environ | {"PATH": f"{script(root.with_name('bin')).parent}{os.pathsep}{os.environ['PATH']}"}
-    command = [program(Workspace(root)), "status", "--json"]
+    command = [find_program(Workspace(root)), "status", "--json"]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True, timeout=240)
     return yaml.safe_load(done.stdout)
 

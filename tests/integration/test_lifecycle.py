@@ -24,7 +24,7 @@ import psutil
 import pytest
 import yaml
 
-from assets.resources import SNAPSHOT, Podium
+from assets.resources import SNAPSHOT_TAG, RunResource
 from ops.conductor.policy import PolicyCard
 from ops.config import Setup, Snapshot, load_pool
 from ops.core.workspace import Workspace
@@ -32,13 +32,13 @@ from ops.planning.estimate import Cost, Range, add_costs
 from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
 from ops.release import registry
-from ops.release.champion import champion_of
-from ops.serving.strengths import Strengths
+from ops.release.champion import open_registered_versions
+from ops.serving.strengths import WorkerStrengths
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.training.run.training_run import RESULT_FILE, RunResult
-from pipelines.definitions import definitions
-from pipelines.home import prepare
+from pipelines.definitions import make_definitions
+from pipelines.home import prepare_home
 from pipelines.lifecycle import JOBS
 from tests.command import podium, start_run
 from tests.integration.checkouts import LENIENT, SHORT, TRAINED, changed, command, configure, metadata, sizes
@@ -171,9 +171,9 @@ def edit_price(workspace: Workspace) -> None:
 
 def act_on(workspace: Workspace) -> Edit:
     """What the daemon would do: tick the sensor, run what it asks for, tick it again."""
-    prepare(workspace)
-    resource = Podium(root=str(workspace.root), recipe="mini")
-    code = definitions(resource)
+    prepare_home(workspace)
+    resource = RunResource(root=str(workspace.root), recipe="mini")
+    code = make_definitions(resource)
     sensor = code.resolve_sensor_def("pool_changed")
     before = calls(workspace)
     with dg.DagsterInstance.get() as instance:
@@ -217,7 +217,7 @@ def test_commands_say_what_the_run_did(
         assert podium(*words, "--json") == 0
         return json.loads(capsys.readouterr().out)
 
-    known = registry.champion(pipeline.workspace)
+    known = registry.find_champion(pipeline.workspace)
     assert known is not None and known.tags["recipe"] == "mini" and known.metrics["math500/accuracy"] >= 0
     status = read("status")
     assert status["champion"]["version"] == known.version and status["last_run"]["status"] == "success"
@@ -236,13 +236,15 @@ def test_commands_say_what_the_run_did(
 
 
 def test_the_version_has_the_accuracy_of_each_worker_on_its_card(pipeline: Finished) -> None:
-    with champion_of(pipeline.workspace) as source:
-        files = source.files("1")
-        card, strengths = PolicyCard.read(files.policy), Strengths.of(files.settings["strengths"])
+    with open_registered_versions(pipeline.workspace) as source:
+        files = source.fetch_files("1")
+        card, strengths = PolicyCard.read(files.policy), WorkerStrengths.from_dict(files.settings["strengths"])
     assert card.offered
     for worker in load_pool(pipeline.workspace.config, "quickstart").workers:
         assert worker.name in card.offered
-        assert strengths.best([worker], "math") == (worker, "profile"), "whom to ask alone is never a guess by price"
+        assert strengths.choose_best([worker], "math") == (worker, "profile"), (
+            "whom to ask alone is never a guess by price"
+        )
 
 
 def test_a_killed_trainer_ends_the_command_in_one_line(pipeline: Finished) -> None:
@@ -278,7 +280,7 @@ def test_finished_work_costs_nothing_more(pipeline: Finished) -> None:
 def test_a_price_edited_while_it_ran_waits_for_the_next_run(pipeline: Finished, instance: dg.DagsterInstance) -> None:
     now = load_pool(pipeline.workspace.config, "quickstart")
     whole = instance.get_runs(dg.RunsFilter(job_name="lifecycle"))[0]
-    asked = Snapshot.read(pipeline.workspace.snapshots, whole.tags[SNAPSHOT])
+    asked = Snapshot.read(pipeline.workspace.snapshots, whole.tags[SNAPSHOT_TAG])
     assert asked.pool.prices_key != now.prices_key
     event = instance.get_latest_materialization_event(dg.AssetKey("registered_model"))
     assert event is not None and event.run_id == whole.run_id

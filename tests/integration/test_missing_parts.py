@@ -64,9 +64,9 @@ def test_a_server_and_a_question_stop_before_the_first_call(workspace: Workspace
     remove(workspace.ledger)
     engine = ServingEngine(workspace, load_serving(workspace.config))
     with pytest.raises(PodiumError, match=rf"ledger\.sqlite: is missing.*{ACCEPT_OPTION}"):
-        engine.serve(None)  # type: ignore[arg-type]  # it is not looked at
+        engine.replace_version(None)  # type: ignore[arg-type]  # it is not looked at
     accept_missing_parts(workspace)
-    engine.serve(None)  # type: ignore[arg-type]
+    engine.replace_version(None)  # type: ignore[arg-type]
     assert not workspace.ledger.exists()
 
 

@@ -108,7 +108,7 @@ setup = Setup.read(Workspace(root), "one")
 """
 LOOK = """
 import asyncio
-from assets.studies import studies
+from assets.studies import study_assets
 from assets.partitions import benchmarks
 from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.problem_files import read_training_candidates
@@ -176,7 +176,7 @@ print(json.dumps({
     "rewards": rewards,
     "logged": steps[0].metrics["term/tokens"],
     "studies": list(STUDIES),
-    "assets": [key.path[-1] for made in studies for key in made.keys],
+    "assets": [key.path[-1] for made in study_assets for key in made.keys],
 }))
 """
 

@@ -171,9 +171,9 @@ def test_the_gate_keeps_back_until_the_judge_was_measured(finished: Finished) ->
     assert "referee on math500, gold answers: accepts 60 of 60" in finished.printed[1]
     assert "rejects 60 of 60" in finished.printed[1]
     assert finished.asked[2] == finished.asked[1], "the second run asks nothing"
-    champion = registry.champion(finished.workspace)
+    champion = registry.find_champion(finished.workspace)
     assert champion is not None
-    checks = {each.name: each for each in registry.recorded_decision(finished.workspace, champion.version).checks}
+    checks = {each.name: each for each in registry.load_decision(finished.workspace, champion.version).checks}
     check = checks["agreement of the judge of math500"]
     assert check.passed and 0.9 < check.value < 1, "Wilson's lower end of 60 of 60"
 

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from ops.core.workspace import Workspace
-from pipelines.commands.options import KEPT_BACK
+from pipelines.commands.options import EXIT_NOT_PROMOTED
 from tests.integration.checkouts import changed, configure
 from tests.integration.documented import ROOT, finished, unfinished
 from tests.integration.test_first_look import SMALL, generated, read_from_files
@@ -73,7 +73,7 @@ def follow(page: Path, project: Path, environment: dict[str, str]) -> str:
     script.parent.mkdir(exist_ok=True)
     # The trap stands in the script's first line, because a page does not begin with a command.
     failed = f'echo "{page.name}:$LINENO: $BASH_COMMAND: exit status $status" >&2; exit $status'
-    trap = f"trap 'status=$?; [[ $status = {KEPT_BACK} && $BASH_COMMAND == podium* ]] || {{ {failed}; }}' ERR"
+    trap = f"trap 'status=$?; [[ $status = {EXIT_NOT_PROMOTED} && $BASH_COMMAND == podium* ]] || {{ {failed}; }}' ERR"
     first, _, rest = commands.partition("\n")
     assert not first, f"{page.name} begins with a command"
     script.write_text(f"set -Euo pipefail; {trap}\n{rest}", encoding="utf-8")

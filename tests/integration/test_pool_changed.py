@@ -24,10 +24,10 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
-from assets.change import CHANGE, DEALING, Due, due
-from assets.opponents import base_of
-from assets.resources import RETRAINING, SNAPSHOT, Podium
-from ops.alerts.notify import kept
+from assets.change import CHANGE_TAG, HANDLING_JOBS, PendingChange, find_pending_change
+from assets.opponents import find_base_policy
+from assets.resources import RETRAINING_JOB, SNAPSHOT_TAG, RunResource
+from ops.alerts.notify import load_notices
 from ops.benchmarks.problem_files import read_evaluation_questions, read_problems
 from ops.config import PromotionGate, Snapshot
 from ops.core.atomic import write_text
@@ -38,22 +38,22 @@ from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.planning.estimate import Range
 from ops.precaching.precache import write_responses
 from ops.release import aliases
-from ops.release.judgement import judge
+from ops.release.judgement import apply_gate
 from ops.release.promotion import GateDecision
 from ops.results.leaderboard import Leaderboard
 from ops.results.table import save_rows
-from ops.retraining.decision import Decision
+from ops.retraining.decision import TrainingDecision
 from ops.retraining.estimate import Estimate
 from ops.retraining.revisions import record_revisions
 from ops.spending.ledger import Ledger
 from ops.training.run.training_run import PLAN_FILE, RunPlan
-from pipelines.definitions import definitions
-from pipelines.lifecycle import retraining_job
-from pipelines.retraining.by_hand import print_decision, report, report_drift
-from pipelines.retraining.launch import ESTIMATE, POOL_CHANGED, estimated
-from pipelines.retraining.schedules import monthly_check
-from pipelines.retraining.sensor import alert_on_pool, pool_changed
-from pipelines.studies import made
+from pipelines.definitions import make_definitions
+from pipelines.lifecycle import make_retraining_job
+from pipelines.retraining.by_hand import print_change, print_decision, print_drift_cost
+from pipelines.retraining.launch import ESTIMATE_TAG, POOL_CHANGED, estimate_change
+from pipelines.retraining.schedules import make_monthly_check
+from pipelines.retraining.sensor import make_pool_alert_sensor, make_pool_sensor
+from pipelines.studies import run_study
 from tests.builders import make_response
 from tests.integration.checkouts import UNTRAINED, configure, crown, launch, shortlisted, sizes, succeed
 from tests.once import made_once
@@ -81,10 +81,10 @@ class Clock:
 class Ticking:
     """A sensor whose run requests the test launches like the daemon."""
 
-    def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: Podium) -> None:
+    def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: RunResource) -> None:
         self.workspace, self.instance, self.podium, self.clock = workspace, instance, podium, Clock()
-        self.job = definitions(podium).resolve_job_def(RETRAINING)
-        self.sensor = pool_changed(retraining_job(), self.clock)
+        self.job = make_definitions(podium).resolve_job_def(RETRAINING_JOB)
+        self.sensor = make_pool_sensor(make_retraining_job(), self.clock)
         self.cursor: str | None = None
         self.watched: str | None = None
         self.file = workspace.config / "pools" / "quickstart.yaml"
@@ -117,24 +117,26 @@ class Ticking:
 
     def alerts(self, kind: str) -> list[str]:
         """Return the commands of the alerts of that kind, oldest first."""
-        return [entry.notice.command for entry in reversed(kept(self.workspace, 99)) if entry.notice.kind == kind]
+        return [
+            entry.notice.command for entry in reversed(load_notices(self.workspace, 99)) if entry.notice.kind == kind
+        ]
 
     def watch(self, after_s: float = 0.0) -> None:
         """Tick the sensor that sends alerts."""
         self.clock.now += after_s
         context = dg.build_sensor_context(self.instance, self.watched, resources={"podium": self.podium})
-        result = alert_on_pool(self.clock)(context)
+        result = make_pool_alert_sensor(self.clock)(context)
         assert isinstance(result, dg.SensorResult) and not result.run_requests
         self.watched = result.cursor
 
     def monthly(self) -> dg.RunRequest | str:
         """Return the request of the monthly check, or why there is none."""
         context = dg.build_schedule_context(instance=self.instance, resources={"podium": self.podium})
-        made = monthly_check()(context)
+        made = make_monthly_check()(context)
         return made if isinstance(made, dg.RunRequest) else str(made.skip_message)
 
-    def due(self) -> Due:
-        return due(self.podium, self.workspace, self.instance)
+    def due(self) -> PendingChange:
+        return find_pending_change(self.podium, self.workspace, self.instance)
 
     def finish(self, request: dg.RunRequest) -> None:
         """The run that the daemon would launch, which succeeds."""
@@ -142,13 +144,13 @@ class Ticking:
 
     def score(self, system: str, policy: Path, right: int = 0) -> None:
         """Store scores of every benchmark with the pool of the present files."""
-        setup = self.due().podium.load()
+        setup = self.due().podium.load_setup()
         for name, questions in read_evaluation_questions(self.workspace, setup.recipe).items():
             file = score_file(self.workspace, system, policy, name)
             rows = scored(right, (name,)) if right else []
             save_rows(rows, file, key=scores_key(setup.for_benchmark(name), policy, questions))
 
-    def decide(self, snapshot: Snapshot, decision: Decision) -> None:
+    def decide(self, snapshot: Snapshot, decision: TrainingDecision) -> None:
         file = self.workspace.results_folder / "retraining" / f"{snapshot.key}.json"
         write_text(file, json.dumps(decision.as_dict()))
 
@@ -180,7 +182,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Wo
     """A project with problems and without a champion."""
     workspace = make(tmp_path_factory.mktemp("ticks") / "project")
     configure(workspace, {f"recipes/{name}": RECIPE | {"name": name} for name in ("small", "other")})
-    shortlisted(Podium(root=str(workspace.root), recipe="small").load())
+    shortlisted(RunResource(root=str(workspace.root), recipe="small").load_setup())
     store = workspace.state / "mlflow" / "mlflow.db"
     store.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(shared_store(), store)
@@ -205,10 +207,10 @@ def workspace(prepared: Workspace) -> Iterator[Workspace]:
 def ticking(workspace: Workspace, tmp_path: Path) -> Iterator[Ticking]:
     """The sensor with a champion of recipe `small`, a resource of another recipe, and no alerts."""
     (workspace.results_folder / "alerts.jsonl").unlink(missing_ok=True)
-    crown(workspace, Podium(root=str(workspace.root), recipe="small"))
+    crown(workspace, RunResource(root=str(workspace.root), recipe="small"))
     home = shutil.copytree(made_once("dagster-instance", empty_instance), tmp_path / "dagster")
     with dg.DagsterInstance.local_temp(str(home)) as instance:
-        yield Ticking(workspace, instance, Podium(root=str(workspace.root), recipe="other"))
+        yield Ticking(workspace, instance, RunResource(root=str(workspace.root), recipe="other"))
 
 
 def empty_instance(folder: Path) -> None:
@@ -218,7 +220,7 @@ def empty_instance(folder: Path) -> None:
 
 def test_without_a_champion_the_sensor_skips(project: Workspace, tmp_path: Path) -> None:
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        assert "no champion" in Ticking(project, instance, Podium(root=str(project.root))).said()
+        assert "no champion" in Ticking(project, instance, RunResource(root=str(project.root))).said()
 
 
 def test_whitespace_order_tags_and_limits_are_no_change(ticking: Ticking) -> None:
@@ -242,8 +244,8 @@ def test_ten_edits_in_a_minute_are_one_run(ticking: Ticking) -> None:
             break
     [request] = requests
     launch(ticking.instance, ticking.job, request)
-    asked = Snapshot.read(ticking.workspace.snapshots, request.tags[SNAPSHOT])
-    assert asked.pool == ticking.podium.repeating(asked).load().pool
+    asked = Snapshot.read(ticking.workspace.snapshots, request.tags[SNAPSHOT_TAG])
+    assert asked.pool == ticking.podium.for_new_run(asked).load_setup().pool
     assert "is not finished" in ticking.said(SETTLE_S)
 
 
@@ -270,10 +272,10 @@ def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
     ticking.change(edit)
     request = ticking.settled()
     assert request.tags["podium/plan"] == plan
-    assert estimate in request.tags[ESTIMATE]
+    assert estimate in request.tags[ESTIMATE_TAG]
     assert request.tags["podium/recipe"].startswith("small,")
     assert dg.validate_run_config(ticking.job, request.run_config)
-    asked = Snapshot.read(ticking.workspace.snapshots, request.tags[SNAPSHOT])
+    asked = Snapshot.read(ticking.workspace.snapshots, request.tags[SNAPSHOT_TAG])
     assert asked.change is not None and asked.recipe.name == "small"
     ticking.finish(request)
     assert "unchanged" in ticking.said(SETTLE_S)
@@ -283,15 +285,15 @@ def test_finished_work_of_a_pool_change_is_not_counted_again(ticking: Ticking) -
     """A worker was removed, the champion was scored without it, and the decision was not to train."""
     ticking.change(without_the_last)
     found = ticking.due()
-    before, change = estimated(found), found.snapshot.change
+    before, change = estimate_change(found), found.snapshot.change
     assert [part.name for part in before.parts] == ["every worker alone", "evaluation", "fine-tuning", "its evaluation"]
     assert change is not None and before.usd.expected > 0
     ticking.score(CONDUCTOR, ticking.workspace.runs / change.policy / "policy")
-    now = estimated(found)
+    now = estimate_change(found)
     assert now.parts[1].usd == Range.exactly(0.0)
     assert now.parts[2:] == before.parts[2:], "nothing is known of the training yet"
-    ticking.decide(found.snapshot, Decision(False, "the champion holds", GateDecision(True, ())))
-    assert [(part.name, part.usd.high) for part in estimated(found).parts[1:]] == [("evaluation", 0.0)]
+    ticking.decide(found.snapshot, TrainingDecision(False, "the champion holds", GateDecision(True, ())))
+    assert [(part.name, part.usd.high) for part in estimate_change(found).parts[1:]] == [("evaluation", 0.0)]
 
 
 @pytest.mark.long
@@ -369,7 +371,7 @@ def test_above_the_budget_it_waits_for_a_person_with_one_alert_and_one_observati
 
 
 def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
-    pool = ticking.podium.load().pool
+    pool = ticking.podium.load_setup().pool
     record_revisions(ticking.workspace.config, [pool.worker("scholar")], date(2026, 1, 2))
     assert ticking.settled().tags["podium/plan"].startswith("changed: scholar")
 
@@ -377,11 +379,11 @@ def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
 @pytest.mark.long
 def test_only_a_pipeline_run_of_the_champions_recipe_handles_a_pool_change(ticking: Ticking) -> None:
     ticking.change(without_the_last)
-    job = definitions(ticking.podium).resolve_job_def("lifecycle")
-    assert job.name in DEALING
+    job = make_definitions(ticking.podium).resolve_job_def("lifecycle")
+    assert job.name in HANDLING_JOBS
     for recipe, planned in (("other", True), ("small", False)):
-        podium = Podium(root=str(ticking.workspace.root), recipe=recipe)
-        request = dg.RunRequest(run_config=podium.run_config(), tags=podium.launch_tags())
+        podium = RunResource(root=str(ticking.workspace.root), recipe=recipe)
+        request = dg.RunRequest(run_config=podium.make_run_config(), tags=podium.make_launch_tags())
         run = launch(ticking.instance, job, request)
         assert "is not finished" in ticking.said()
         succeed(ticking.instance, run)
@@ -391,9 +393,12 @@ def test_only_a_pipeline_run_of_the_champions_recipe_handles_a_pool_change(ticki
 @pytest.mark.long
 def test_a_part_of_the_lifecycle_deals_with_nothing(ticking: Ticking) -> None:
     ticking.change(without_the_last)
-    podium, part = Podium(root=str(ticking.workspace.root), recipe="small"), frozenset([dg.AssetKey("worker_pool")])
-    job = definitions(podium).resolve_job_def("lifecycle").get_subset(asset_selection=part)
-    settings = {"run_config": podium.run_config(), "tags": podium.launch_tags()}
+    podium, part = (
+        RunResource(root=str(ticking.workspace.root), recipe="small"),
+        frozenset([dg.AssetKey("worker_pool")]),
+    )
+    job = make_definitions(podium).resolve_job_def("lifecycle").get_subset(asset_selection=part)
+    settings = {"run_config": podium.make_run_config(), "tags": podium.make_launch_tags()}
     succeed(ticking.instance, ticking.instance.create_run_for_job(job, asset_selection=part, **settings))
     assert ticking.due().plan.evaluate
 
@@ -404,10 +409,10 @@ def test_the_command_prints_the_plan_and_does_nothing(ticking: Ticking, capsys: 
             return ticking.instance.get_runs_count(), ledger.by_run()
 
     before = done()
-    report(ticking.workspace)
+    print_change(ticking.workspace)
     assert "no difference" in capsys.readouterr().out
     ticking.change(without_the_last)
-    report(ticking.workspace)
+    print_change(ticking.workspace)
     shown = " ".join(capsys.readouterr().out.split())
     assert "- solver" in shown and "removed: solver" in shown and "fine-tuning" in shown
     assert done() == before
@@ -417,7 +422,7 @@ def test_dry_runs_of_drift_and_studies_say_what_they_cost_and_ask_nothing(
     ticking: Ticking, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = ticking.workspace
-    setup = Podium(root=str(workspace.root), recipe="small").load()
+    setup = RunResource(root=str(workspace.root), recipe="small").load_setup()
     asked = setup.pool.workers[0].model_copy(update={"model": "openai/gpt-6-luna"})
     setup = replace(setup, pool=setup.pool.model_copy(update={"workers": (asked,)}))
     problems = read_problems(workspace.data / "shortlist.jsonl")[:2]
@@ -425,12 +430,12 @@ def test_dry_runs_of_drift_and_studies_say_what_they_cost_and_ask_nothing(
     for row in rows:
         write_responses([row], response_file(workspace.data / "responses", asked.name, row.benchmark))
     monkeypatch.setattr("ops.config.Setup.read", lambda *_: setup)
-    report_drift(workspace)
+    print_drift_cost(workspace)
     priced, said = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"about \$0\.\d+, at most \$0\.\d+ \(workers \$0\.\d+\)", priced)
     assert said.startswith("Recipe small calls paid workers for about $0.0") and said.endswith("Nothing was done")
     monkeypatch.undo()
-    assert made(workspace, "seeds", (), seeds=[1], dry_run=True) == ""
+    assert run_study(workspace, "seeds", (), seeds=[1], dry_run=True) == ""
     assert capsys.readouterr().out == "Recipe quickstart makes no paid call. Nothing was done\n"
 
 
@@ -449,7 +454,7 @@ def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ti
 
 
 def test_a_change_that_the_sensor_handles_is_no_alert(ticking: Ticking) -> None:
-    code = definitions(ticking.podium)
+    code = make_definitions(ticking.podium)
     repository = code.get_repository_def()
     ticking.instance.add_instigator_state(
         InstigatorState(
@@ -481,7 +486,7 @@ def test_a_worker_that_retires_is_one_alert_a_date(ticking: Ticking) -> None:
     for _ in range(3):
         ticking.watch(300)
     assert ticking.alerts("decision") == ["podium retrain --dry-run"]
-    [entry] = kept(ticking.workspace, 9)
+    [entry] = load_notices(ticking.workspace, 9)
     assert "algebraist" in entry.notice.title and "config/pools/quickstart.yaml" in entry.notice.text
 
 
@@ -491,7 +496,7 @@ def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> N
     request = ticking.monthly()
     assert isinstance(request, dg.RunRequest)
     assert request.tags["podium/plan"] == "another price: algebraist (costs)"
-    assert request.tags["podium/recipe"].startswith("small,") and "nothing to pay" in request.tags[ESTIMATE]
+    assert request.tags["podium/recipe"].startswith("small,") and "nothing to pay" in request.tags[ESTIMATE_TAG]
     run = launch(ticking.instance, ticking.job, request)
     assert "is not finished" in str(ticking.monthly())
     succeed(ticking.instance, run)
@@ -509,17 +514,17 @@ def test_a_fine_tuned_policy_is_judged_against_its_champion_on_the_present_pool(
 ) -> None:
     ticking.change(without_the_last)
     found = ticking.due()
-    change, pool = found.snapshot.change, found.podium.load().pool
+    change, pool = found.snapshot.change, found.podium.load_setup().pool
     assert change is not None
     lenient = {"min_gain_over_best_worker": -1.0, "min_paired_share": 0.2, "max_loss_against_champion": 0.5}
     ticking.score(CONDUCTOR, ticking.workspace.runs / change.policy / "policy", right=9)
     tuned = version(ticking.workspace, right, pool_answers_key=pool.answers_key, evaluation="origin-1")
     tested = Comparison(POLICY, Leaderboard({}), scored(right), "algebraist", scored(0), scores_key="origin-1")
-    judged = judge(found.podium.load(), tuned, tested, PromotionGate(**lenient))
+    judged = apply_gate(found.podium.load_setup(), tuned, tested, PromotionGate(**lenient))
     assert judged.dossier is not None and judged.dossier.opponents[0].note == "Scored again with this pool."
     assert judged.decision.against == change.version
     assert ("difference to the champion" not in [check.name for check in judged.decision.failed]) == promoted
-    assert aliases.promote(ticking.workspace, tuned.version, judged.decision) == promoted
+    assert aliases.promote_version(ticking.workspace, tuned.version, judged.decision) == promoted
 
 
 @pytest.mark.parametrize("train_anew", [False, True])
@@ -527,7 +532,7 @@ def test_the_command_ends_with_the_decision_and_the_next_command(
     ticking: Ticking, capsys: pytest.CaptureFixture[str], train_anew: bool
 ) -> None:
     asked = ticking.due().snapshot
-    ticking.decide(asked, Decision(False, "the champion holds", GateDecision(True, ()), train_anew=train_anew))
+    ticking.decide(asked, TrainingDecision(False, "the champion holds", GateDecision(True, ()), train_anew=train_anew))
     print_decision(Console(width=120), ticking.workspace, asked)
     said = capsys.readouterr().out.split("\n")
     assert said[1] == "Decision    not trained: the champion holds"
@@ -539,7 +544,7 @@ def test_the_command_ends_with_the_decision_and_the_next_command(
 def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) -> None:
     """Its scores are of the same answers; a pool with other answers has none."""
     found = ticking.due()
-    change, setup = found.snapshot.change, found.podium.load()
+    change, setup = found.snapshot.change, found.podium.load_setup()
     assert change is not None
     run, base = ticking.workspace.runs / change.policy, ticking.workspace.policies / "small-base"
     plan = RunPlan(
@@ -551,21 +556,21 @@ def test_other_prices_keep_the_cold_start_in_the_comparison(ticking: Ticking) ->
     ticking.score(COLD_START, base)
     for edit, shown in ((costlier, base), (without_the_last, None)):
         ticking.change(edit)
-        assert base_of(ticking.due().podium) == shown
+        assert find_base_policy(ticking.due().podium) == shown
 
 
 def test_the_nightly_schedule_starts_the_champions_recipe_and_says_what_it_costs(ticking: Ticking) -> None:
-    code = definitions(ticking.podium)
+    code = make_definitions(ticking.podium)
     schedule = code.resolve_schedule_def("nightly_drift")
     tick = schedule.evaluate_tick(
         dg.build_schedule_context(instance=ticking.instance, resources={"podium": ticking.podium})
     )
     [request] = tick.run_requests
     assert request.tags["podium/recipe"].startswith("small,")
-    assert "$" in request.tags[ESTIMATE]
+    assert "$" in request.tags[ESTIMATE_TAG]
     assert dg.validate_run_config(code.resolve_job_def("detect_drift"), request.run_config)
 
 
 def test_an_estimate_of_nothing_says_so() -> None:
     assert str(Estimate()) == "nothing to pay: no worker is asked"
-    assert CHANGE.startswith("podium/")
+    assert CHANGE_TAG.startswith("podium/")

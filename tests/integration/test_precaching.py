@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from assets import partitions
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import PoolChange, Setup, load_pool
 from ops.core.errors import OverBudget
@@ -60,8 +60,11 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 def materialize(workspace: Workspace, instance: dg.DagsterInstance, *assets: str) -> dict[str, Any]:
     """Materialize `assets`, one after the other, over every benchmark of the recipe; the last one's metadata."""
-    podium = Podium(root=str(workspace.root), recipe="small")
-    settings = {"run_config": podium.run_config(), "tags": partitions.of_recipe(podium.load().recipe)}
+    podium = RunResource(root=str(workspace.root), recipe="small")
+    settings = {
+        "run_config": podium.make_run_config(),
+        "tags": partitions.tag_recipe_benchmarks(podium.load_setup().recipe),
+    }
     for asset in assets:
         assert checkouts.materialize(podium, instance, asset, **settings).success
     return metadata(instance, assets[-1])
@@ -101,10 +104,10 @@ def test_a_change_without_a_worker_to_ask_sets_the_removed_ones_answers_aside(
     materialize(small, instance, "worker_responses")
     before = load_pool(small.config, "few")
     configure(small, {"pools/few": pool("librarian")})
-    podium = Podium(root=str(small.root), recipe="small")
+    podium = RunResource(root=str(small.root), recipe="small")
     change = PoolChange(version="1", policy="none", before=before)
-    tags = podium.of(podium.snapshot().model_copy(update={"change": change})).launch_tags()
-    done = checkouts.materialize(podium, instance, "worker_responses", run_config=podium.run_config(), tags=tags)
+    tags = podium.bind_snapshot(podium.get_snapshot().model_copy(update={"change": change})).make_launch_tags()
+    done = checkouts.materialize(podium, instance, "worker_responses", run_config=podium.make_run_config(), tags=tags)
     assert done.success and all(check.passed for check in done.get_asset_check_evaluations())
     events = done.asset_materializations_for_node("worker_responses")
     assert events[0].metadata["calls_live"].value == events[0].metadata["calls_cached"].value == 0
@@ -156,7 +159,7 @@ def test_a_rehearsal_of_the_whole_table_calls_no_worker(small: Workspace, instan
     again = materialize(small, instance, "worker_responses")
     assert (again["calls_live"], again["calls_cached"]) == (0, 0)
     assert {file: file.read_bytes() for file in before} == before
-    setup = Podium(root=str(small.root), recipe="small").load()
+    setup = RunResource(root=str(small.root), recipe="small").load_setup()
     assert setup.workspace.rehearsal
     client = open_client(setup, "training")
     for file in before:

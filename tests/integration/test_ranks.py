@@ -82,7 +82,7 @@ def attempt(plan: RunPlan, folder: Path) -> None:
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient) -> dg.MaterializeResult:
-        return dg.MaterializeResult(metadata=conductor._train(context, trainer, plan, folder).model_dump())
+        return dg.MaterializeResult(metadata=conductor._run_trainer(context, trainer, plan, folder).model_dump())
 
     dg.materialize([trained], resources={"trainer": dg.PipesSubprocessClient()})
 

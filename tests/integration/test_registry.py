@@ -25,11 +25,11 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
 from ops.release import aliases, mlflow_store, registry
-from ops.release.champion import champion_of
-from ops.release.judgement import judge
+from ops.release.champion import open_registered_versions
+from ops.release.judgement import apply_gate
 from ops.release.lineage import Lineage
-from ops.release.promotion import override
-from ops.release.requirements import check_installed
+from ops.release.promotion import override_decision
+from ops.release.requirements import check_requirements_installed
 from ops.results.leaderboard import Leaderboard
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import iterate_records
@@ -98,10 +98,10 @@ def rows(right: int) -> list[OutcomeRow]:
 def register(
     workspace: Workspace, policy: Path, pool: Pool, right: int, training_runs: dict[str, str] | None = None,
     checkpoint: str | None = None,
-) -> mlflow_store.Registered:  # fmt: skip
+) -> mlflow_store.RegisteredVersion:  # fmt: skip
     keys = (pool.answers_key, pool.prices_key)
     lineage = Lineage("c0ffee", "d41d8c", "test-1", *keys, "test", 1.25, questions="mmlu=m1")
-    return registry.register(
+    return registry.register_version(
         workspace, policy, pool, rows(right), lineage, tags={"seed": "1"},
         recipe=load_recipe(ROOT / "config", "quickstart"), training_runs=training_runs, checkpoint=checkpoint,
     )  # fmt: skip
@@ -112,18 +112,18 @@ def compared(right: int) -> Comparison:
     return Comparison("test-1", Leaderboard({}), rows(right), "algebraist", rows(2))
 
 
-def crowned(workspace: Workspace) -> mlflow_store.Registered:
+def crowned(workspace: Workspace) -> mlflow_store.RegisteredVersion:
     """Return the champion, which is there."""
-    champion = registry.champion(workspace)
+    champion = registry.find_champion(workspace)
     assert champion is not None
     return champion
 
 
 def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> None:
-    assert registry.champion(bare) is None
-    assert registry.challenger(bare) is None
+    assert registry.find_champion(bare) is None
+    assert registry.find_challenger(bare) is None
     assert not bare.state.exists()
-    with pytest.raises(mlflow_store.RegistryError, match="podium run"), champion_of(bare):
+    with pytest.raises(mlflow_store.RegistryError, match="podium run"), open_registered_versions(bare):
         raise AssertionError("there is none")
     assert not bare.state.exists()
 
@@ -131,7 +131,7 @@ def test_an_empty_store_has_no_champion_and_is_not_created(bare: Workspace) -> N
 def test_two_versions_from_registration_to_promotion(workspace: Workspace, policy: Path, pool: Pool) -> None:
     first = register(workspace, policy, pool, right=6)
     assert first.aliases == ("challenger",)
-    assert registry.champion(workspace) is None
+    assert registry.find_champion(workspace) is None
     assert first.tags.items() >= {
         "git_commit": "c0ffee", "dvc_revision": "d41d8c", "policy": "test-1", "pool_answers_key": pool.answers_key,
         "pool_prices_key": pool.prices_key, "recipe": "test", "training_cost_usd": "1.25",
@@ -143,9 +143,9 @@ def test_two_versions_from_registration_to_promotion(workspace: Workspace, polic
 
     assert register(workspace, policy, pool, right=6).version == first.version, "registered twice"
 
-    assert aliases.promote(workspace, first.version, YES)
+    assert aliases.promote_version(workspace, first.version, YES)
     assert crowned(workspace).version == first.version
-    stored = list(iterate_records(registry.score_rows(workspace, crowned(workspace))))
+    stored = list(iterate_records(registry.load_scores(workspace, crowned(workspace))))
     assert {(row.benchmark, row.problem_id, row.correct) for row in stored} == {
         (row.benchmark, row.problem_id, row.correct) for row in rows(6)
     }
@@ -153,38 +153,38 @@ def test_two_versions_from_registration_to_promotion(workspace: Workspace, polic
 
     second = register(workspace, policy, pool, right=8)
     assert second.version != first.version
-    assert not aliases.promote(workspace, second.version, NO)
+    assert not aliases.promote_version(workspace, second.version, NO)
     [verdict] = (workspace.mlflow_artifacts / second.run_id).rglob("verdict.json")
     assert json.loads(verdict.read_text(encoding="utf-8"))["checks"][0]["name"] == "cost"
     assert crowned(workspace).version == first.version
-    challenger = registry.challenger(workspace)
+    challenger = registry.find_challenger(workspace)
     assert challenger is not None and challenger.version == second.version
 
-    assert aliases.promote(workspace, second.version, override(NO, "Ada", "needed today"))
+    assert aliases.promote_version(workspace, second.version, override_decision(NO, "Ada", "needed today"))
     made = crowned(workspace)
     assert (made.version, made.tags["override"]) == (second.version, "Ada: needed today")
-    assert aliases.promote(workspace, second.version, YES), "it is the champion already"
+    assert aliases.promote_version(workspace, second.version, YES), "it is the champion already"
     assert made.tags["replaced"] == crowned(workspace).tags["replaced"] == first.version, "it does not replace itself"
 
 
 def test_a_first_champion_that_is_promoted_again_replaced_nothing(workspace: Workspace) -> None:
     first = version(workspace).version
     with pytest.raises(mlflow_store.RegistryError, match="no champion"):
-        aliases.rollback(workspace, "why not")
-    assert aliases.promote(workspace, first, YES)
-    assert aliases.promote(workspace, first, YES)
+        aliases.roll_back_champion(workspace, "why not")
+    assert aliases.promote_version(workspace, first, YES)
+    assert aliases.promote_version(workspace, first, YES)
     assert "replaced" not in crowned(workspace).tags
     with pytest.raises(mlflow_store.RegistryError, match="a rollback is not possible"):
-        aliases.rollback(workspace, "why not")
+        aliases.roll_back_champion(workspace, "why not")
 
 
 def test_scores_of_another_policy_judge_no_challenger(workspace: Workspace) -> None:
     with pytest.raises(mlflow_store.RegistryError, match="no challenger"):
-        registry.challenger_of(workspace, "test-1")
+        registry.get_challenger_with_policy(workspace, "test-1")
     known = version(workspace).version
-    assert registry.challenger_of(workspace, "test-1").version == known
+    assert registry.get_challenger_with_policy(workspace, "test-1").version == known
     with pytest.raises(mlflow_store.RegistryError, match=r"holds policy test-1; the scores are of test-2"):
-        registry.challenger_of(workspace, "test-2")
+        registry.get_challenger_with_policy(workspace, "test-2")
 
 
 def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
@@ -192,32 +192,36 @@ def test_a_report_is_added_to_the_versions_of_its_policy_and_replaced(
 ) -> None:
     page = tmp_path / "page.html"
     page.write_text("one", encoding="utf-8")
-    assert registry.attach(bare, "test-1", [page], "report") == []
+    assert registry.attach_to_policy(bare, "test-1", [page], "report") == []
     assert not bare.state.exists()
     known = version(workspace)
-    assert registry.attach(workspace, "test-2", [page], "report") == []
-    assert registry.attach(workspace, "test-1", [page], "report") == [known.version]
+    assert registry.attach_to_policy(workspace, "test-2", [page], "report") == []
+    assert registry.attach_to_policy(workspace, "test-1", [page], "report") == [known.version]
     page.write_text("two", encoding="utf-8")
-    registry.attach(workspace, "test-1", [page], "report")
-    with mlflow_store.connected(workspace) as client:
+    registry.attach_to_policy(workspace, "test-1", [page], "report")
+    with mlflow_store.connect(workspace) as client:
         kept = Path(client.download_artifacts(known.run_id, "report/page.html", str(tmp_path)))
     assert kept.read_text(encoding="utf-8") == "two"
 
 
 def test_each_challenger_of_a_champion_is_one_interim_analysis(workspace: Workspace) -> None:
     first, second = (version(workspace, right) for right in (6, 8))
-    assert registry.count_analysis(workspace, None, first.version) == 1
-    assert registry.count_analysis(workspace, None, second.version) == 2
-    aliases.promote(workspace, second.version, YES)
-    champion = registry.champion(workspace)
+    assert registry.assign_analysis_number(workspace, None, first.version) == 1
+    assert registry.assign_analysis_number(workspace, None, second.version) == 2
+    aliases.promote_version(workspace, second.version, YES)
+    champion = registry.find_champion(workspace)
     third, fourth = (version(workspace, right) for right in (7, 9))
-    assert registry.count_analysis(workspace, champion, third.version) == 1, "another champion"
+    assert registry.assign_analysis_number(workspace, champion, third.version) == 1, "another champion"
     for _ in range(2):
-        assert registry.count_analysis(workspace, champion, fourth.version) == 2, "the same scores, judged again"
-    assert registry.count_analysis(workspace, champion, first.version) == 3, "an old version, against the new champion"
-    assert registry.count_analysis(workspace, None, first.version) == 1
+        assert registry.assign_analysis_number(workspace, champion, fourth.version) == 2, (
+            "the same scores, judged again"
+        )
+    assert registry.assign_analysis_number(workspace, champion, first.version) == 3, (
+        "an old version, against the new champion"
+    )
+    assert registry.assign_analysis_number(workspace, None, first.version) == 1
     with pytest.raises(mlflow_store.RegistryError, match="no version 9"):
-        registry.count_analysis(workspace, champion, "9")
+        registry.assign_analysis_number(workspace, champion, "9")
 
 
 def test_a_verdict_has_the_number_of_its_interim_analysis(workspace: Workspace, pool: Pool) -> None:
@@ -226,16 +230,16 @@ def test_a_verdict_has_the_number_of_its_interim_analysis(workspace: Workspace, 
     analyses = []
     for right in (6, 5, 4):
         known = version(workspace, right, pool_answers_key=pool.answers_key)
-        verdict = judge(setup, known, compared(right), gate).decision
+        verdict = apply_gate(setup, known, compared(right), gate).decision
         analyses.append((verdict.analysis, len(verdict.checks)))
-        assert aliases.promote(workspace, known.version, verdict) is verdict.promote
+        assert aliases.promote_version(workspace, known.version, verdict) is verdict.promote
         gate = gate.model_copy(update={"max_loss_against_champion": 0.0})  # no version after the first passes
     assert analyses == [(1, 3), (1, 9), (2, 9)]
     champion = crowned(workspace)
     assert champion.version == "1"
-    again = judge(setup, champion, compared(6), gate).decision
+    again = apply_gate(setup, champion, compared(6), gate).decision
     assert (again.promote, len(again.checks)) == (True, 3), "not compared with itself"
-    stored = registry.recorded_decision(workspace, known.version)
+    stored = registry.load_decision(workspace, known.version)
     assert (stored.analysis, stored.promote) == (2, False)
 
 
@@ -322,7 +326,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory, policy: Path, pool: Pool) -> Workspace:
     workspace = with_agent(tmp_path_factory.mktemp("released") / "checkout")
-    aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
+    aliases.promote_version(workspace, register(workspace, policy, pool, right=6).version, YES)
     return workspace
 
 
@@ -333,7 +337,7 @@ def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     before = contents(released.root)
     copy = Workspace(Path(shutil.copytree(released.root, tmp_path_factory.mktemp("copies") / "project")))
-    with mlflow_store.connected(copy):
+    with mlflow_store.connect(copy):
         pass  # as any command of Podium does first
     model = Path(shutil.copytree(model_folder(copy, crowned(copy)), tmp_path_factory.mktemp("model") / "conductor"))
     environment = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PODIUM_ROOT"}}
@@ -377,7 +381,7 @@ def test_a_copied_version_answers_and_writes_nothing_into_its_source(
     assert contents(elsewhere) == {}, "neither in the current folder nor in the home"
     monkeypatch.setenv("PODIUM_ROOT", str(copy.root))
     assert podium("ask", QUESTION) == 0
-    aliases.promote(copy, version(copy).version, YES)
+    aliases.promote_version(copy, version(copy).version, YES)
     with sqlite3.connect(copy.state / "mlflow" / "mlflow.db") as connection:
         named = [str(row) for table in ("experiments", "runs", "logged_models", "model_versions", "trace_tags")
                  for row in connection.execute(f"SELECT * FROM {table}")]  # fmt: skip
@@ -396,11 +400,11 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
     said = ("60.0 (31.3 … 83.2)", "algebraist", "`c0ffee`", "pip install -r requirements.txt", "Apache-2.0", "seed")
     for part in said:
         assert part in card, part
-    with mlflow_store.connected(released) as client:
-        made = client.get_model_version(mlflow_store.MODEL, known.version)
+    with mlflow_store.connect(released) as client:
+        made = client.get_model_version(mlflow_store.MODEL_NAME, known.version)
         model = client.get_logged_model(known.model_id)
         run = client.get_run(known.run_id)
-        described = client.get_registered_model(mlflow_store.MODEL).description
+        described = client.get_registered_model(mlflow_store.MODEL_NAME).description
         home = client.get_experiment(run.info.experiment_id)
     assert "60.0 % out-of-distribution (31.3 … 83.2)" in made.description
     assert "Synthetic demo" in made.description and "README.md" in made.description
@@ -417,13 +421,13 @@ def test_a_version_says_what_it_is_and_holds_no_pickle(released: Workspace) -> N
 
 
 def test_a_version_is_linked_with_the_training_that_made_it(workspace: Workspace, policy: Path, pool: Pool) -> None:
-    with mlflow_store.connected(workspace) as client:
+    with mlflow_store.connect(workspace) as client:
         training = client.create_run(home := client.create_experiment("training")).info.run_id
         saved = client.create_logged_model(home, "conductor-step-00140", training, {"step": "140"}).model_id
     known = register(workspace, policy, pool, right=6, training_runs={"conductor": training}, checkpoint=saved)
-    with mlflow_store.connected(workspace) as client:
+    with mlflow_store.connect(workspace) as client:
         tags, run = client.get_run(training).data.tags, client.get_run(known.run_id)
-        description = client.get_model_version(mlflow_store.MODEL, known.version).description
+        description = client.get_model_version(mlflow_store.MODEL_NAME, known.version).description
         checkpoint = client.get_logged_model(saved)
     assert [each.model_id for each in run.inputs.model_inputs] == [saved] and f"/models/{saved}" in description
     assert (checkpoint.tags["model_version"], checkpoint.tags["dvc_revision"]) == (known.version, "d41d8c")
@@ -437,7 +441,7 @@ def test_a_version_is_linked_with_the_training_that_made_it(workspace: Workspace
 def test_a_model_whose_libraries_are_missing_says_which(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("pydantic==1.0\nno-such-library==2.0\n", encoding="utf-8")
     with pytest.raises(PodiumError, match=r"^no-such-library: not installed.*-m pip install -r .*requirements\.txt"):
-        check_installed(tmp_path / "requirements.txt")
+        check_requirements_installed(tmp_path / "requirements.txt")
 
 
 def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
@@ -448,7 +452,7 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     old = Workspace(tmp_path / "old")
     old.ledger.unlink(missing_ok=True)
     shutil.rmtree(old.cache, ignore_errors=True)  # so that it has to call and pay
-    with mlflow_store.connected(old):
+    with mlflow_store.connect(old):
         pass  # as if it had been made there
     caplog.clear()
     moved = Workspace((tmp_path / "old").rename(tmp_path / "new"))
@@ -464,10 +468,10 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     assert not (tmp_path / "old").exists()
     assert podium("ask", QUESTION) == 0
     assert "this checkout lay" not in caplog.text
-    with mlflow_store.connected(moved) as client:
+    with mlflow_store.connect(moved) as client:
         import mlflow
 
-        home = mlflow_store.experiment(client, moved)
+        home = mlflow_store.get_or_create_experiment(client, moved)
         newest, *_ = mlflow.search_traces(locations=[home], max_results=1, return_type="list")
     spans = {span.span_id: span for span in newest.data.spans}
     written, *steps = sorted((s for s in spans.values() if s.span_type == "CHAT_MODEL"), key=lambda s: s.start_time_ns)
@@ -486,7 +490,7 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     workspace: Workspace, tmp_path: Path, policy: Path, pool: Pool
 ) -> None:
     (workspace.config / "serving.yaml").write_text("follow_s: 0.2\n", encoding="utf-8")
-    aliases.promote(workspace, register(workspace, policy, pool, right=6).version, YES)
+    aliases.promote_version(workspace, register(workspace, policy, pool, right=6).version, YES)
     command = (*PODIUM, "serve", "--port", "0")
     with Running(tmp_path / "served", pool, command, PODIUM_ROOT=str(workspace.root)) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=200)
@@ -496,7 +500,7 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
         body |= {"model": "conductor", "podium": {"workflow": True}}
         responses = f"{server.url}/v1/responses"
         reply = httpx.post(responses, json=body, trust_env=False, timeout=200).raise_for_status()
-        aliases.promote(workspace, register(workspace, policy, pool, right=8).version, YES)
+        aliases.promote_version(workspace, register(workspace, policy, pool, right=8).version, YES)
         server.until_version("2")
         second = client.chat.completions.create(**request, store=False)  # type: ignore[call-overload]
         assert server.end() == 0
@@ -506,10 +510,10 @@ def test_the_champion_is_served_and_followed_until_ctrl_c(
     assert [whole.model_extra["podium"]["version"] for whole in (first, second)] == ["1", "2"]
     assert "42" in reply.json()["output"][-1]["content"][0]["text"]
     assert reply.json()["podium"]["workflow"] == WORKFLOW
-    with mlflow_store.connected(workspace) as client_of_mlflow:
+    with mlflow_store.connect(workspace) as client_of_mlflow:
         import mlflow
 
-        home = mlflow_store.experiment(client_of_mlflow, workspace)
+        home = mlflow_store.get_or_create_experiment(client_of_mlflow, workspace)
         traces = mlflow.search_traces(locations=[home], return_type="list")
     by_request = {trace.info.tags.get("request"): trace for trace in traces}
     assert by_request.keys() >= {first._request_id, second._request_id, reply.headers["x-request-id"]}

@@ -19,7 +19,7 @@ import pytest
 from ops.config import Pool, load_pool
 from ops.core.errors import PodiumError
 from ops.serving.http import server as http_server
-from ops.serving.http.access import TOKENS
+from ops.serving.http.access import TOKENS_VARIABLE
 from ops.workflow.grammar import Step, Workflow
 from tests.command import podium
 from tests.serving.running import Running
@@ -37,7 +37,7 @@ def two_workers() -> Pool:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("serving"), two_workers(), **{TOKENS: TOKEN})
+    running = Running(tmp_path_factory.mktemp("serving"), two_workers(), **{TOKENS_VARIABLE: TOKEN})
     running.settings(follow_s=0.2).version("1", WORKFLOW, prompt_limit=10_000).champion("1")
     with running:
         yield running
@@ -285,7 +285,7 @@ def test_a_deadline_ends_a_request_and_not_the_server(tmp_path: Path) -> None:
 def test_serving_beyond_loopback_is_refused_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv(TOKENS, raising=False)
+    monkeypatch.delenv(TOKENS_VARIABLE, raising=False)
     assert podium("serve", "--host", "0.0.0.0") == 1
     assert "can be reached from other machines" in (error := capsys.readouterr().err) and "openssl rand" in error
 
@@ -293,14 +293,14 @@ def test_serving_beyond_loopback_is_refused_before_anything_is_loaded(
 def test_too_few_open_files_are_refused_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "raise_open_file_limit", lambda: 255)
     with pytest.raises(PodiumError, match="may open 255 files, and serving needs 256"):
-        http_server.run(None, "127.0.0.1", 0)  # type: ignore[arg-type]
+        http_server.run_server(None, "127.0.0.1", 0)  # type: ignore[arg-type]
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PodiumError, match=f"127.0.0.1:{port}: .*--port"):
-            http_server.run(None, "127.0.0.1", port)  # type: ignore[arg-type]
+            http_server.run_server(None, "127.0.0.1", port)  # type: ignore[arg-type]
 
 
 @pytest.mark.long

@@ -22,13 +22,13 @@ import pytest
 import yaml
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 
-from ops.alerts.notify import kept
+from ops.alerts.notify import load_notices
 from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.spending.ledger import Ledger
-from pipelines.dev import code_location
-from pipelines.home import prepare
+from pipelines.dev import make_code_location_arguments
+from pipelines.home import prepare_home
 from tests.command import start_run
 from tests.integration.checkouts import LENIENT, SHORT, changed, configure, metadata, sizes
 
@@ -149,7 +149,7 @@ class Watched:
         return f"{'fine-tuned' if facts['fine_tune'] else 'not trained'}: {facts['why']}"
 
     def champion(self) -> str:
-        known = registry.champion(self.workspace)
+        known = registry.find_champion(self.workspace)
         return known.version if known else ""
 
     def calls(self) -> int:
@@ -196,8 +196,8 @@ def watching(workspace: Workspace) -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         for name in ("DAGSTER_HOME", "PODIUM_ROOT"):
             patch.setenv(name, "")
-        prepare(workspace)
-        where = code_location(workspace)
+        prepare_home(workspace)
+        where = make_code_location_arguments(workspace)
         patch.setenv("PYTHONPATH", str(workspace.root))  # its copy of the code, whatever else is installed
         log = stack.enter_context((workspace.state / "daemon.log").open("w"))
         turned = subprocess.run(
@@ -257,7 +257,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     assert (changed.runs, changed.columns) == (1, ["novice"])
     assert changed.outcome.startswith("fine-tuned: below the gate")
     assert {"training_mix", "conductor", "registered_model", "promotion"} <= set(changed.materialized)
-    challenger = registry.challenger(watched.workspace)
+    challenger = registry.find_challenger(watched.workspace)
     assert challenger is not None and challenger.version == str(1 + int(before))
 
     configure(watched.workspace, {"promotion": ANYTHING})
@@ -270,7 +270,7 @@ def test_seven_edits_do_the_planned_work_once(watched: Watched) -> None:
     assert meanwhile.runs == 2
     first, second = meanwhile.plan.split("; another price")
     assert first.startswith("removed: ") and second
-    alerts = [entry.notice for entry in kept(watched.workspace, 99)]
+    alerts = [entry.notice for entry in load_notices(watched.workspace, 99)]
     assert all(notice.command for notice in alerts), alerts
     occasions = [notice.occasion for notice in alerts if notice.occasion]
     assert len(occasions) == len(set(occasions)), "an alert of one occasion came twice"

@@ -16,11 +16,11 @@ import dagster as dg
 import pytest
 
 from assets import adaptive_conductor, recursive_conductor
-from assets.adaptive_conductor import adaptive_run
-from assets.conductor import run_folder
-from assets.recursive_conductor import final_run, training_runs
-from assets.resources import Podium
-from assets.studies import lab_of, study_of
+from assets.adaptive_conductor import get_adaptive_run_folder
+from assets.conductor import get_run_folder
+from assets.recursive_conductor import get_final_run_folder, list_training_runs
+from assets.resources import RunResource
+from assets.studies import load_study, load_study_inputs
 from ops.conductor.policy import PolicyCard, policy_key
 from ops.config import RoundLimits, Setup
 from ops.core.errors import DataError
@@ -46,16 +46,16 @@ ADAPTIVE: dict[str, Any] = {"adaptive": {"steps": 1, "largest": 3}}
 RECURSIVE: dict[str, Any] = {"recursive": {"steps": 1, "limits": LIMITS}}
 
 
-def podium(workspace: Workspace, name: str, **sections: object) -> Podium:
+def podium(workspace: Workspace, name: str, **sections: object) -> RunResource:
     """The resource of a recipe of that name: two steps on a few questions, and these sections."""
     sources: dict[str, Any] = dict.fromkeys(("mmlu", "rlpr", "livecodebench", "gpqa_diamond", "bigcodebench"))
     sources |= {benchmark: {"source": "embedded", "test": 4} for benchmark in NAMES}
     recipe = {"base": "quickstart", "name": "small", "grpo": GRPO, "benchmarks": sources, **sections}
     configure(workspace, {f"recipes/{name}": recipe})
-    return Podium(root=str(workspace.root), recipe=name)
+    return RunResource(root=str(workspace.root), recipe=name)
 
 
-def materialized(podium: Podium, *names: str) -> dg.ExecuteInProcessResult:
+def materialized(podium: RunResource, *names: str) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
         return materialize(podium, instance, *names)
 
@@ -64,7 +64,7 @@ class Trained(NamedTuple):
     """A project with a trained recipe that has all stages."""
 
     workspace: Workspace
-    podium: Podium
+    podium: RunResource
     done: dg.ExecuteInProcessResult
     """The run of its stages."""
 
@@ -81,7 +81,7 @@ def all_stages(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], 
     }
     configure(workspace, {"studies": {"studies": {name: {"title": name, **study} for name, study in known.items()}}})
     chosen = podium(workspace, "all", **ADAPTIVE, **RECURSIVE)
-    setup = chosen.load()
+    setup = chosen.load_setup()
     load_raw(setup)
     (folder / "tiny").mkdir()
     plan, _ = tiny_plan(folder / "tiny")
@@ -94,8 +94,8 @@ def all_stages(tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], 
 
 def test_the_adaptive_stage_goes_on_from_the_conductor(all_stages: Trained) -> None:
     chosen = podium(all_stages.workspace, "without-rounds", **ADAPTIVE)
-    before, after = run_folder(chosen), adaptive_run(chosen)
-    assert before != after == final_run(chosen)
+    before, after = get_run_folder(chosen), get_adaptive_run_folder(chosen)
+    assert before != after == get_final_run_folder(chosen)
     plan, result = RunPlan.read(after), RunResult.read(after)
     assert plan.base_policy == before / "policy" and plan.adaptive is not None and plan.adaptive.largest == 3
     assert result is not None and result.steps == 1
@@ -112,8 +112,8 @@ def test_the_adaptive_stage_goes_on_from_the_conductor(all_stages: Trained) -> N
 
 def test_the_recursive_stage_goes_on_from_the_last_policy_and_its_own_works_in_rounds(all_stages: Trained) -> None:
     chosen, done = all_stages.podium, all_stages.done
-    before, after = adaptive_run(chosen), final_run(chosen)
-    assert list(training_runs(chosen).values()) == [run_folder(chosen), before, after]
+    before, after = get_adaptive_run_folder(chosen), get_final_run_folder(chosen)
+    assert list(list_training_runs(chosen).values()) == [get_run_folder(chosen), before, after]
     plan, result = RunPlan.read(after), RunResult.read(after)
     assert plan.base_policy == before / "policy" and plan.recursive is not None and plan.adaptive is None
     assert result is not None and result.steps == 1
@@ -122,17 +122,19 @@ def test_the_recursive_stage_goes_on_from_the_last_policy_and_its_own_works_in_r
     [event] = done.asset_materializations_for_node("recursive_conductor")
     assert event.metadata["steps"].value == 1
     [row] = read_curve(after)
-    [loops] = [finding for finding in check_run_guards(chosen.load(), after) if finding.guard == "recursion_loops"]
+    [loops] = [
+        finding for finding in check_run_guards(chosen.load_setup(), after) if finding.guard == "recursion_loops"
+    ]
     assert loops.finding.startswith(f"of the recursive rounds {row['round_2/loops']:.1%} repeat")
     evaluations = done.get_asset_check_evaluations()
     checks = {check.check_name: check for check in evaluations if check.asset_key.path == ["recursive_conductor"]}
     adaptive = [check.description for check in evaluations if check.asset_key.path == ["adaptive_conductor"]]
-    findings = [str(finding) for finding in check_run_guards(chosen.load(), before)]
+    findings = [str(finding) for finding in check_run_guards(chosen.load_setup(), before)]
     assert adaptive and set(adaptive) <= set(findings)
     assert checks["recursion_loops"].description == str(loops)
 
 
-def table_of(podium: Podium, study: str) -> tuple[list[dict[str, Any]], dg.AssetMaterialization]:
+def table_of(podium: RunResource, study: str) -> tuple[list[dict[str, Any]], dg.AssetMaterialization]:
     """Return the table of a study's asset, and its event."""
     node = f"study__{study}"
     [event] = materialized(podium, f"study/{study}").asset_materializations_for_node(node)
@@ -141,7 +143,7 @@ def table_of(podium: Podium, study: str) -> tuple[list[dict[str, Any]], dg.Asset
 
 def test_rounds_are_measured_once(all_stages: Trained) -> None:
     chosen, scores = all_stages.podium, all_stages.workspace.scores
-    asked = sample_questions(read_all_questions(chosen.load()), 3, 1)
+    asked = sample_questions(read_all_questions(chosen.load_setup()), 3, 1)
     assert [problem.benchmark for problem in asked] == ["math500"] * 3 + ["aime25"] * 3
     table, event = table_of(chosen, "rounds")
     assert event.metadata["calls_live"].value > 0 and "picture" in event.metadata
@@ -155,17 +157,17 @@ def test_rounds_are_measured_once(all_stages: Trained) -> None:
     assert again == table
     assert event.metadata["calls_live"].value == event.metadata["calls_cached"].value == 0
     assert stored == sorted((file, file.stat().st_mtime_ns) for file in scores.rglob("*.parquet"))
-    store = StudyStore(study_of(chosen, "rounds"), lab_of(chosen))  # as a command would find it
+    store = StudyStore(load_study(chosen, "rounds"), load_study_inputs(chosen))  # as a command would find it
     assert [row[0] for row in store.read_findings().summary.rows] == [row["system"] for row in table]
-    deeper = Study("rounds", study_of(chosen, "rounds").entry.model_copy(update={"deepest": 2}))  # type: ignore[union-attr]
+    deeper = Study("rounds", load_study(chosen, "rounds").entry.model_copy(update={"deepest": 2}))  # type: ignore[union-attr]
     with pytest.raises(DataError, match="podium study rounds"):
-        StudyStore(deeper, lab_of(chosen)).read_findings()
+        StudyStore(deeper, load_study_inputs(chosen)).read_findings()
 
 
 def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Trained) -> None:
     project = all_stages.workspace
     chosen = podium(project, "bare", grpo=GRPO | {"steps": 3})  # which was not trained
-    assert final_run(chosen) == adaptive_run(chosen) == run_folder(chosen)
+    assert get_final_run_folder(chosen) == get_adaptive_run_folder(chosen) == get_run_folder(chosen)
     files = sorted(project.runs.rglob("*"))
     done = materialized(chosen, "adaptive_conductor", "recursive_conductor")
     for stage in (adaptive_conductor, recursive_conductor):
@@ -176,7 +178,7 @@ def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Train
 
 def test_parts_of_the_pool_are_measured_once_and_a_conductor_is_trained_for_one(all_stages: Trained) -> None:
     chosen, project = podium(all_stages.workspace, "parts", **ADAPTIVE), all_stages.workspace
-    setup = chosen.load()
+    setup = chosen.load_setup()
     [part] = draw_subsets(len(setup.pool.names), 1, setup.recipe.seed)[4]
     base = base_policy_folder(setup)
     workers = tuple(worker for ordinal, worker in enumerate(setup.pool.workers) if ordinal in part)
@@ -213,7 +215,7 @@ def test_a_change_is_trained_and_scored_once_beside_the_recipe_as_it_is(all_stag
     assert RunPlan.read(run).recipe.grpo.temperature == 0.9
     arms = {
         arm.name: list(iterate_records(arm.rows))
-        for arm in StudyStore(study_of(chosen, "changes"), lab_of(chosen)).read_arms()
+        for arm in StudyStore(load_study(chosen, "changes"), load_study_inputs(chosen)).read_arms()
     }
     assert {row.benchmark for row in arms["warmer: Conductor"]} == {*NAMES} and len(arms["cold start"]) == 8
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.change import due
-from assets.resources import Podium
-from ops.alerts.notify import kept
+from assets.change import find_pending_change
+from assets.resources import RunResource
+from ops.alerts.notify import load_notices
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.conductor.rollout import execute_rollouts
 from ops.config import load_pool
@@ -24,7 +24,7 @@ from ops.precaching.precache import build_solo_messages
 from ops.stages.responses import materialize_responses
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
 from ops.workflow.team import Team
-from pipelines.definitions import definitions
+from pipelines.definitions import make_definitions
 from tests.faults.remote import FaultServer
 from tests.integration.checkouts import changed, configure, crown, shortlisted, sizes
 from tests.integration.test_pool_changed import RECIPE
@@ -49,7 +49,7 @@ def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.Monke
     pool = {"name": "mixed", "workers": [each.model_dump(mode="json") for each in (embedded, remote)]}
     recipe = changed(RECIPE, pool="mixed", benchmarks=sizes(30, 2), curation={"per_domain": 30})
     configure(project, {"pools/mixed": pool, "recipes/small": recipe, "retraining": {"drift": DRIFT}})
-    setup = Podium(root=str(project.root), recipe="small").load()
+    setup = RunResource(root=str(project.root), recipe="small").load_setup()
     # The remote worker answers with the number of characters of its prompt, so it is right about these.
     problems = [
         replace(problem, answer=str(len(build_solo_messages(problem)[0]["content"])))
@@ -61,9 +61,9 @@ def workspace(project: Workspace, server: FaultServer, monkeypatch: pytest.Monke
     return project
 
 
-def execute_repeated_steps(podium: Podium) -> None:
+def execute_repeated_steps(podium: RunResource) -> None:
     """Call the remote worker twice with each question in one workflow, at six sample indices, like a training."""
-    setup = podium.load()
+    setup = podium.load_setup()
     problems = read_problems(setup.workspace.data / "shortlist.jsonl")[:6]
     remote = setup.pool.names.index("remote")
     again = Workflow((Step(remote, SOLVE_SUBTASK), Step(remote, SOLVE_SUBTASK), Step(remote, "Vote.", "all")))
@@ -75,16 +75,16 @@ def execute_repeated_steps(podium: Podium) -> None:
 def test_a_swapped_model_is_found_excluded_and_planned_for(
     workspace: Workspace, server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    podium = Podium(root=str(workspace.root), recipe="small")
+    podium = RunResource(root=str(workspace.root), recipe="small")
     crown(workspace, podium)
-    code = definitions(podium)
+    code = make_definitions(podium)
     execute_repeated_steps(podium)
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
 
         def night(number: int) -> dg.ExecuteInProcessResult:
-            monkeypatch.setattr("assets.drift.today", lambda: date(2026, 1, number))
+            monkeypatch.setattr("assets.drift.get_utc_day", lambda: date(2026, 1, number))
             job = code.resolve_job_def("detect_drift")
-            done = job.execute_in_process(instance=instance, run_config=podium.run_config())
+            done = job.execute_in_process(instance=instance, run_config=podium.make_run_config())
             assert done.success
             return done
 
@@ -101,10 +101,10 @@ def test_a_swapped_model_is_found_excluded_and_planned_for(
         [check] = last.get_asset_check_evaluations()
         assert not check.passed and check.severity == dg.AssetCheckSeverity.WARN
         assert check.description is not None and check.description.startswith("remote: ")
-        [shown] = [each.notice for each in kept(workspace, 10) if each.notice.kind == "drift"]
+        [shown] = [each.notice for each in load_notices(workspace, 10) if each.notice.kind == "drift"]
         assert shown.title == "remote drifted" and "remote: new revision drift-" in shown.text
         pool = load_pool(workspace.config, "mixed")
         assert pool.worker("remote").revision.startswith("drift-")
         assert pool.worker("guesser").revision == ""
-        planned = due(podium, workspace, instance).plan
+        planned = find_pending_change(podium, workspace, instance).plan
         assert (planned.precache, planned.fine_tune) == (("remote",), "if it falls below the gate")

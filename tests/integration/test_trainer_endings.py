@@ -45,7 +45,7 @@ def message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     def run(program: str) -> str:
         @dg.asset
         def trained(context: dg.AssetExecutionContext, trainer: dg.PipesSubprocessClient) -> None:
-            conductor._train(context, trainer, plan, tmp_path)
+            conductor._run_trainer(context, trainer, plan, tmp_path)
 
         monkeypatch.setattr(conductor, "build_training_command", lambda *_: [sys.executable, "-c", program])
         with pytest.raises(PodiumError) as caught:

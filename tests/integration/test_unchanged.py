@@ -13,8 +13,8 @@ import dagster as dg
 import pytest
 
 from assets import partitions
-from assets.last_result import AGAIN, UNCHANGED
-from assets.resources import Podium
+from assets.last_result import REBUILD_TAG, UNCHANGED
+from assets.resources import RunResource
 from ops.config import PoolChange, load_pool
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
@@ -54,9 +54,9 @@ class Made(NamedTuple):
         """Materialize the data stages; return those that were done, and "checks" if a check was."""
         there = workspace or self.workspace
         configure(there, {"recipes/small": RECIPE | recipe})
-        podium = Podium(root=str(there.root), recipe="small", seed=seed)
-        tagged = partitions.of_recipe(podium.load().recipe) | podium.launch_tags() | (tags or {})
-        done = materialize(podium, self.instance, *STAGES, run_config=podium.run_config(), tags=tagged)
+        podium = RunResource(root=str(there.root), recipe="small", seed=seed)
+        tagged = partitions.tag_recipe_benchmarks(podium.load_setup().recipe) | podium.make_launch_tags() | (tags or {})
+        done = materialize(podium, self.instance, *STAGES, run_config=podium.make_run_config(), tags=tagged)
         worked = {name for name in STAGES if not all(map(_same, done.asset_materializations_for_node(name)))}
         evaluated = done.get_asset_check_evaluations()
         assert all(each.passed for each in evaluated) and len(evaluated) == CHECKS
@@ -107,7 +107,7 @@ MIX, PROFILES, ANSWERS = "training_mix", "worker_profiles", "worker_responses"
     pytest.param({"curation": {**RECIPE["curation"], "shortlist_factor": 1.5}}, {"shortlist", ANSWERS, PROFILES, MIX},
                  id="setting"),
     pytest.param({"seed": 5}, {"raw_problems", "shortlist", ANSWERS, PROFILES, MIX}, id="seed"),
-    pytest.param({"tags": {AGAIN: "true"}}, {*STAGES}, id="tag"),
+    pytest.param({"tags": {REBUILD_TAG: "true"}}, {*STAGES}, id="tag"),
     pytest.param({"pool": pool("librarian", "guesser", "algebraist")}, {ANSWERS, PROFILES, MIX}, id="worker"),
     pytest.param({"pool": pool("librarian", "guesser", usd=11.0)}, {PROFILES}, id="price"),
 ])  # fmt: skip
@@ -123,18 +123,18 @@ def test_a_change_of_an_input_makes_what_depends_on_it_again(
 
 @pytest.mark.soak
 def test_a_pool_change_makes_nothing_again_that_it_does_not_concern(made: Made) -> None:
-    podium = Podium(root=str(made.workspace.root), recipe="small")
+    podium = RunResource(root=str(made.workspace.root), recipe="small")
     known = PoolChange(version="1", policy="none", before=load_pool(made.workspace.config, "few"))
-    tags = podium.of(podium.snapshot().model_copy(update={"change": known})).launch_tags()
+    tags = podium.bind_snapshot(podium.get_snapshot().model_copy(update={"change": known})).make_launch_tags()
     names = ("raw_problems", "shortlist", "worker_profiles")
-    done = materialize(podium, made.instance, *names, run_config=podium.run_config(), tags=tags)
+    done = materialize(podium, made.instance, *names, run_config=podium.make_run_config(), tags=tags)
     assert [name for name in names if all(map(_same, done.asset_materializations_for_node(name)))] == [*names]
     made.run()
 
 
 def test_the_commands_find_unchanged_what_dagster_made_and_dagster_what_they_made(made: Made) -> None:
-    podium = Podium(root=str(made.workspace.root), recipe="small")
-    setup = podium.load()
+    podium = RunResource(root=str(made.workspace.root), recipe="small")
+    setup = podium.load_setup()
     assert [load_raw_once(setup, name) for name in setup.recipe.benchmarks] == [None] * len(setup.recipe.benchmarks)
     assert (make_shortlist_once(setup), are_precached(setup), make_profiles_once(setup), make_mix_once(setup)) == (
         None, True, None, None
@@ -217,7 +217,7 @@ def test_what_a_run_left_incomplete_is_completed_by_the_next(made: Made, monkeyp
     real = responses._ask
     with monkeypatch.context() as patch:
         patch.setattr(responses, "_ask", unreachable)
-        assert "worker_responses" in made.run(tags={AGAIN: "true"})
+        assert "worker_responses" in made.run(tags={REBUILD_TAG: "true"})
     stored = load_responses(made.workspace.data / "responses")
     assert [row.status for row in stored].count("unreachable") == 1
     assert "worker_responses" in made.run()
@@ -227,8 +227,8 @@ def test_what_a_run_left_incomplete_is_completed_by_the_next(made: Made, monkeyp
 
 @pytest.mark.soak
 def test_each_benchmark_is_made_by_itself(made: Made) -> None:
-    podium = Podium(root=str(made.workspace.root), recipe="small")
+    podium = RunResource(root=str(made.workspace.root), recipe="small")
     (made.workspace.data / "raw" / "mmlu-train.jsonl").unlink()
-    done = materialize(podium, made.instance, "raw_problems", partition="mmlu", run_config=podium.run_config())
+    done = materialize(podium, made.instance, "raw_problems", partition="mmlu", run_config=podium.make_run_config())
     assert not any(map(_same, done.asset_materializations_for_node("raw_problems")))
     assert made.run() == set()

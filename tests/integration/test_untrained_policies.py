@@ -28,15 +28,15 @@ from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import find_missing
 from ops.release import mlflow_store, registry
-from ops.release.champion import champion_of
-from ops.release.tracing import of_answer
+from ops.release.champion import open_registered_versions
+from ops.release.tracing import build_answer_tree
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.table import load_rows
-from ops.retraining.standing import UNTRAINED, required
-from ops.retraining.start import champion_folder
+from ops.retraining.standing import UNTRAINED_REASON, plan_required_work
+from ops.retraining.start import get_champion_folder
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
-from ops.serving.request_options import RequestOptions, question
+from ops.serving.request_options import RequestOptions, make_problem
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.cold_start.validation import ColdStartRecord
 from tests.command import PODIUM
@@ -140,11 +140,11 @@ def scores(workspace: Workspace) -> list[OutcomeRow]:
 
 
 def ask(done: Finished, text: str, **options: Any) -> Answer:
-    with champion_of(done.workspace) as source:
-        engine = EngineThread.load(source.files(source.current() or ""), done.workspace, Serving())
+    with open_registered_versions(done.workspace) as source:
+        engine = EngineThread.from_files(source.fetch_files(source.find_current() or ""), done.workspace, Serving())
         with closing(engine):
             chosen = RequestOptions(**options)
-            return engine.ask(question(text, chosen), chosen)
+            return engine.answer_question(make_problem(text, chosen), chosen)
 
 
 def test_the_plan_counts_the_writing_calls_and_no_training(done: Finished) -> None:
@@ -183,12 +183,12 @@ def test_an_unreadable_text_is_a_format_failure_with_its_cost(done: Finished) ->
 
 def test_registering_asks_no_worker_and_says_what_the_policy_is(done: Finished) -> None:
     assert len([text for text in done.endpoint.written if "What is 6 * 7?" in text]) == 0
-    version = registry.champion(done.workspace)
+    version = registry.find_champion(done.workspace)
     assert version is not None
     assert version.tags["recipe"] == "untrained" and float(version.tags["training_cost_usd"]) == 0
     assert version.tags["policy"].startswith("untrained-")
-    with mlflow_store.connected(done.workspace) as client:
-        described = client.get_model_version(mlflow_store.MODEL, version.version).description
+    with mlflow_store.connect(done.workspace) as client:
+        described = client.get_model_version(mlflow_store.MODEL_NAME, version.version).description
     assert "worker writer is prompted to write the workflows" in described
     assert "It was not trained." in described
 
@@ -196,13 +196,13 @@ def test_registering_asks_no_worker_and_says_what_the_policy_is(done: Finished) 
 def test_an_answers_cost_and_trace_have_the_writing(done: Finished) -> None:
     answer = ask(done, "What is 6 * 9?")
     assert answer.status == "answered", answer.error
-    told = answer.account(texts=False)
-    assert told["calls"] == len(answer.steps) + len(answer.drafts)
+    told = answer.as_account(texts=False)
+    assert told["calls"] == len(answer.steps) + len(answer.completions)
     assert answer.paid_usd == pytest.approx(answer.cost_usd)
-    assert answer.cost_usd >= WRITING_USD * len(answer.drafts)
+    assert answer.cost_usd >= WRITING_USD * len(answer.completions)
     assert answer.completion_tokens >= WRITTEN_TOKENS
-    spans = [span for span in of_answer(answer, time.time()).below if span.name.startswith("Conductor")]
-    assert len(spans) == len(answer.drafts)
+    spans = [span for span in build_answer_tree(answer, time.time()).children if span.name.startswith("Conductor")]
+    assert len(spans) == len(answer.completions)
     assert {span.attributes["mlflow.llm.cost"]["total_cost"] for span in spans} == {WRITING_USD}
 
 
@@ -239,16 +239,16 @@ def test_a_writer_that_refuses_leaves_the_best_worker_to_answer(
 
 
 def test_after_a_change_of_the_pool_the_champion_is_scored_as_it_is_and_not_fine_tuned(done: Finished) -> None:
-    champion = registry.champion(done.workspace)
+    champion = registry.find_champion(done.workspace)
     assert champion is not None
     snapshot = Snapshot.capture(done.workspace.config, "untrained", None, "commit")
     changed = snapshot.pool.model_copy(update={"workers": snapshot.pool.workers[:-1]})
     change = PoolChange(version=champion.version, policy=champion.tags["policy"], before=snapshot.pool)
-    card = PolicyCard.read(champion_folder(done.workspace, change))
+    card = PolicyCard.read(get_champion_folder(done.workspace, change))
     assert card.untrained == snapshot.recipe.policy
-    plan = required(snapshot.model_copy(update={"pool": changed, "change": change}))
+    plan = plan_required_work(snapshot.model_copy(update={"pool": changed, "change": change}))
     assert (plan.evaluate, plan.fine_tune) == (True, "never")
-    assert UNTRAINED in str(plan)
+    assert UNTRAINED_REASON in str(plan)
 
 
 @pytest.mark.soak
@@ -257,8 +257,8 @@ def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
     plan = make_plan(Setup.read(done.workspace, "fixed"), detect_machine(done.workspace))
     assert plan.stages[-1].calls.expected == 2 * 12
     status, printed = command(done.workspace.root, "run", "fixed", "--yes")
-    assert status == (0 if registry.champion(done.workspace).version == "2" else 3), printed  # type: ignore[union-attr]
-    challenger = registry.challenger(done.workspace)
+    assert status == (0 if registry.find_champion(done.workspace).version == "2" else 3), printed  # type: ignore[union-attr]
+    challenger = registry.find_challenger(done.workspace)
     assert challenger is not None and challenger.version == "2"
     assert challenger.tags["verdict"]
     assert len(done.endpoint.written) == written, "nothing is written"
@@ -268,7 +268,7 @@ def test_a_static_workflow_is_scored_against_it(done: Finished) -> None:
 def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(
     done: Finished, record_property: Callable[[str, object], None]
 ) -> None:
-    written, champion = len(done.endpoint.written), registry.champion(done.workspace)
+    written, champion = len(done.endpoint.written), registry.find_champion(done.workspace)
     assert champion is not None
     status, printed = command(done.workspace.root, "run", "trained", "--yes")
     assert status in (0, 3), printed
@@ -277,9 +277,9 @@ def test_a_conductor_taught_by_the_prompted_champion_is_judged_against_it(
     record = ColdStartRecord.read(base_policy_folder(Setup.read(done.workspace, "trained")))
     assert record is not None and record.teacher_workflows == len(mix) > record.teacher_right > 0
     assert record.teacher_usd >= len(mix) * WRITING_USD
-    challenger = registry.challenger(done.workspace)
+    challenger = registry.find_challenger(done.workspace)
     assert challenger is not None and challenger.version != champion.version
-    decision = registry.recorded_decision(done.workspace, challenger.version)
+    decision = registry.load_decision(done.workspace, challenger.version)
     assert decision.against == champion.version
     judged = {check.name for check in decision.checks}
     assert any("champion" in name for name in judged), judged

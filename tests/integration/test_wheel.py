@@ -111,7 +111,7 @@ def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> N
 def test_a_pipeline_run_in_an_empty_folder(command: Path, folder: Path) -> None:
     assert "models:/conductor@champion is version 1" in podium(command, folder, "run", "mini")
     assert not (folder / "dvc.lock").exists()
-    champion = registry.champion(Workspace(folder))
+    champion = registry.find_champion(Workspace(folder))
     assert champion is not None
     assert (champion.tags["git_commit"], len(champion.tags["dvc_revision"])) == ("unknown", 12)
     [run] = (folder / ".podium" / "runs").iterdir()
@@ -119,7 +119,7 @@ def test_a_pipeline_run_in_an_empty_folder(command: Path, folder: Path) -> None:
 
 
 USES = {
-    "store": "from ops.release.mlflow_store import connected\nwith connected(workspace): pass",
+    "store": "from ops.release.mlflow_store import connect\nwith connect(workspace): pass",
     "tracing": "from ops.release.tracing import store_traces\nstore_traces('', '', [])",
 }
 

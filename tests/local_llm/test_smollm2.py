@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from assets import partitions
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import load_pool, load_recipe
 from ops.core.response_rows import ResponseRow, load_responses
@@ -26,7 +26,7 @@ from ops.local_models.vllm_server import is_up
 from ops.precaching.profiles import profile_workers
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
-from pipelines.definitions import definitions
+from pipelines.definitions import make_definitions
 from tests.local_llm import test_writers
 from tests.local_llm.test_writers import PYTHON, ROOT
 from tests.setups import without_workers
@@ -120,15 +120,15 @@ def _configure(workspace: Workspace) -> None:
 
 def _materialize(workspace: Workspace, instance: dg.DagsterInstance) -> dict[str, object]:
     """Materialize the worker's answers in Dagster; their metadata."""
-    podium = Podium(root=str(workspace.root), recipe="local")
+    podium = RunResource(root=str(workspace.root), recipe="local")
     done = (
-        definitions(podium)
+        make_definitions(podium)
         .resolve_implicit_global_asset_job_def()
         .execute_in_process(
             instance=instance,
             asset_selection=[dg.AssetKey("worker_responses")],
-            run_config=podium.run_config(),
-            tags=partitions.of_recipe(podium.load().recipe),
+            run_config=podium.make_run_config(),
+            tags=partitions.tag_recipe_benchmarks(podium.load_setup().recipe),
         )
     )
     assert done.success

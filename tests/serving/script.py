@@ -15,8 +15,8 @@ from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.loaded import LoadedVersion
-from ops.serving.request_options import RequestOptions, question
-from ops.serving.strengths import Strengths
+from ops.serving.request_options import RequestOptions, make_problem
+from ops.serving.strengths import WorkerStrengths
 
 POOL = load_pool(Path(__file__).parents[2] / "config", "quickstart")
 SIX_BY_SEVEN = r"What is $6 \cdot 7$?"
@@ -83,16 +83,16 @@ def card_of(
 def engine_of(
     folder: Path, pool: Pool, writer: Scripted, *offered: str, rounds: RoundLimits | None = None,
     execution: Execution | None = None,
-    strengths: Strengths | None = None, trained_on: Pool | None = None, **settings: object,
+    strengths: WorkerStrengths | None = None, trained_on: Pool | None = None, **settings: object,
 ) -> EngineThread:  # fmt: skip
     """An engine with one version of that writer; to be closed."""
     chosen = Serving.model_validate(settings)
     card = card_of(trained_on or pool, *offered, rounds=rounds, execution=execution)
-    loaded = LoadedVersion.of("1", writer, card, pool, chosen, strengths=strengths)
-    return EngineThread.of(loaded, Workspace(folder), chosen)
+    loaded = LoadedVersion.from_parts("1", writer, card, pool, chosen, strengths=strengths)
+    return EngineThread.from_loaded(loaded, Workspace(folder), chosen)
 
 
 def ask(engine: EngineThread, text: str = SIX_BY_SEVEN, **options: Any) -> Answer:
     """Ask one question with these options."""
     chosen = RequestOptions(**options)
-    return engine.ask(question(text, chosen), chosen)
+    return engine.answer_question(make_problem(text, chosen), chosen)

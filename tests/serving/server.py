@@ -15,8 +15,8 @@ from ops.config import Serving, load_settings
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.serving import loaded
-from ops.serving.http.access import Access
-from ops.serving.http.server import ServingApp, run
+from ops.serving.http.access import AccessControl
+from ops.serving.http.server import ServingApp, run_server
 from ops.serving.loaded import VersionFiles
 from tests.serving.script import Scripted
 
@@ -53,8 +53,8 @@ def scripted(policy: Path, *_: Any) -> Scripted:
 def main(folder: Path) -> None:
     loaded.load_conductor = scripted  # type: ignore[assignment]
     settings = load_settings(Serving, folder / "serving.yaml")
-    app = ServingApp(Workspace(folder), settings, Files(folder), Access.of(HOST))
-    run(app, HOST, 0)
+    app = ServingApp(Workspace(folder), settings, Files(folder), AccessControl.from_environment(HOST))
+    run_server(app, HOST, 0)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from ops.config import load_pool
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.release import registry
-from ops.release.mlflow_store import connected
+from ops.release.mlflow_store import connect
 from ops.spending.books import SpendingSum
 from ops.spending.ledger import open_ledger
 from ops.store import Kind, open_cache
@@ -109,9 +109,9 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
             monkeypatch.setenv(name, value)
 
         # The results are where docs/deployment.md says.
-        champion = registry.champion(project)
+        champion = registry.find_champion(project)
         assert champion is not None and champion.version == "1"
-        with connected(project) as client:
+        with connect(project) as client:
             assert client.get_run(champion.run_id).info.artifact_uri.startswith("mlflow-artifacts:")
         assert any(key.endswith("model.safetensors") for key in store.objects("mlflow")), "artifacts are in the store"
         spent, cache = account(project), open_cache(project.cache)

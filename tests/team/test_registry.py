@@ -13,8 +13,8 @@ from ops.config import Pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
-from ops.release.ask import ask
-from ops.release.mlflow_store import RegistryError, check_characters, connected
+from ops.release.ask import ask_champion
+from ops.release.mlflow_store import RegistryError, check_stores_all_characters, connect
 from ops.results.table import iterate_records
 from tests.integration.test_registry import (  # noqa: F401  (fixtures)
     QUESTION,
@@ -45,20 +45,20 @@ def workspace(tmp_path: Path, mlflow_server: Mlflow, monkeypatch: pytest.MonkeyP
 def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_version(
     workspace: Workspace, policy: Path, pool: Pool, store: S3, postgres: Postgres, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:
-    check_characters(workspace)
+    check_stores_all_characters(workspace)
     store.pause()
     with pytest.raises(RegistryError, match=r"MLflow.*did not accept the model.*run the same"):
         register(workspace, policy, pool, right=6)
     store.go_on()
-    assert registry.challenger(workspace) is None, "half a model is no version"
+    assert registry.find_challenger(workspace) is None, "half a model is no version"
 
     first = register(workspace, policy, pool, right=6)
-    assert aliases.promote(workspace, first.version, YES)
-    assert registry.champion(workspace) is not None
+    assert aliases.promote_version(workspace, first.version, YES)
+    assert registry.find_champion(workspace) is not None
     assert not list(workspace.state.rglob("*.db")), "nothing of the registry lies in the checkout"
-    with connected(workspace) as client:
+    with connect(workspace) as client:
         assert client.get_run(first.run_id).info.artifact_uri.startswith("mlflow-artifacts:")
-    answer = ask(workspace, QUESTION, {})
+    answer = ask_champion(workspace, QUESTION, {})
     assert answer["custom_outputs"]["workflow"] == WORKFLOW
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "7")  # the default value
@@ -67,7 +67,7 @@ def test_a_champion_on_a_server_loads_anywhere_and_a_partial_upload_is_not_a_ver
     second = register(workspace, policy, pool, right=8)
     restarted.join(720)
     assert second.version != first.version and second.aliases == ("challenger",)
-    assert len(list(iterate_records(registry.score_rows(workspace, second)))) == len(rows(8))
+    assert len(list(iterate_records(registry.load_scores(workspace, second)))) == len(rows(8))
 
 
 @pytest.mark.long
@@ -78,6 +78,6 @@ def test_a_server_whose_database_lacks_characters_is_refused_and_one_that_is_dow
     server = Mlflow(tmp_path, database, store.artifacts, **store.environment)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
     with pytest.raises(ConfigError, match=r"MLFLOW_TRACKING_URI: is a server that does not store every text.*UTF8"):
-        check_characters(Workspace(tmp_path))
+        check_stores_all_characters(Workspace(tmp_path))
     server.stop()
-    check_characters(Workspace(tmp_path))
+    check_stores_all_characters(Workspace(tmp_path))

@@ -12,7 +12,7 @@ import pytest
 from ops.config import Versions
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
-from ops.versioning import commit, is_stored, push, revision, version
+from ops.versioning import commit_stages, compute_revision, is_in_cache, push_stages, read_stage_version
 from tests.integration.test_versioning import workspace, write  # noqa: F401  (a fixture)
 from tests.team.servers import S3
 from tests.team.versions import dvc, pulled, remote_in
@@ -28,20 +28,20 @@ def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_cost
         monkeypatch.setenv(name, value)
     remote_in(store, workspace)
     write(workspace, "raw/x.jsonl", "precious\n")
-    commit(workspace, "one")
-    push(workspace, Versions(push=True), "one")
+    commit_stages(workspace, "one")
+    push_stages(workspace, Versions(push=True), "one")
     assert store.objects("dvc/files/md5")
     other = pulled(workspace, tmp_path / "elsewhere", "one", {})
     assert (other.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "precious\n"
 
     store.stop()
     write(workspace, "raw/x.jsonl", "newer\n")
-    newer = commit(workspace, "one")
+    newer = commit_stages(workspace, "one")
     with pytest.raises(DataError, match=r"did not accept a copy of one.*The data is kept and recorded"):
-        push(workspace, Versions(push=True), "one")
-    assert version(workspace, "one") == newer
+        push_stages(workspace, Versions(push=True), "one")
+    assert read_stage_version(workspace, "one") == newer
     store = S3(folder, port=store.port)  # empty, because the server keeps its objects in memory
-    push(workspace, Versions(push=True), "one")
+    push_stages(workspace, Versions(push=True), "one")
     other = pulled(workspace, tmp_path / "later", "one", {})
     assert (other.data / "raw" / "x.jsonl").read_text(encoding="utf-8") == "newer\n"
     store.stop()
@@ -51,18 +51,18 @@ def test_data_that_was_pushed_comes_back_elsewhere_and_a_store_that_is_away_cost
 def test_the_cache_is_deleted_and_made_again_from_the_data(workspace: Workspace) -> None:  # noqa: F811
     write(workspace, "raw/x.jsonl", "precious\n")
     file = workspace.data / "raw" / "x.jsonl"
-    first, lock = commit(workspace, "one"), revision(workspace)
-    assert is_stored(workspace, "one")
+    first, lock = commit_stages(workspace, "one"), compute_revision(workspace)
+    assert is_in_cache(workspace, "one")
     shutil.rmtree(workspace.root / ".dvc" / "cache")
-    assert not is_stored(workspace, "one"), "a stage that is unchanged would be left out, and its data never stored"
+    assert not is_in_cache(workspace, "one"), "a stage that is unchanged would be left out, and its data never stored"
     assert file.read_text(encoding="utf-8") == "precious\n", "the data hung on the cache"
-    assert revision(workspace) == lock
+    assert compute_revision(workspace) == lock
     moved = file.rename(workspace.root / "aside")
     with pytest.raises(AssertionError, match="Is your cache up to date"):
         dvc(workspace, "checkout", "one")
     moved.rename(file)
-    assert commit(workspace, "one") == first
-    assert is_stored(workspace, "one")
+    assert commit_stages(workspace, "one") == first
+    assert is_in_cache(workspace, "one")
     file.unlink()
     dvc(workspace, "checkout", "--force", "one")
     assert file.read_text(encoding="utf-8") == "precious\n"
@@ -72,5 +72,5 @@ def test_the_cache_may_lie_elsewhere(workspace: Workspace, tmp_path: Path) -> No
     write(workspace, "raw/x.jsonl", "precious\n")
     for place in ("elsewhere", str(tmp_path / "far")):
         dvc(workspace, "cache", "dir", "--local", place)
-        commit(workspace, "one")
-        assert is_stored(workspace, "one")
+        commit_stages(workspace, "one")
+        assert is_in_cache(workspace, "one")

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ops.core.workspace import Workspace
-from ops.versioning.dvc import program
+from ops.versioning.dvc import find_program
 from tests.team.servers import S3
 
 
 def dvc(workspace: Workspace, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
     """Run a DVC command as a person does."""
     done = subprocess.run(
-        [program(workspace), *arguments], cwd=workspace.root, env={**os.environ, **(environment or {})},
+        [find_program(workspace), *arguments], cwd=workspace.root, env={**os.environ, **(environment or {})},
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,8 +15,8 @@ from ops.core import atomic
 from ops.core.atomic import create_folder_atomically, remove_leftovers, replace_atomically, write_text
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.versioning.dvc import program
-from ops.versioning.plain import unrecorded
+from ops.versioning.dvc import find_program
+from ops.versioning.plain import hash_stage_output
 
 ROOT = Path(__file__).parents[2]
 KILLED = """
@@ -133,14 +133,14 @@ def test_git_ignores_what_a_killed_writer_left(tmp_path: Path) -> None:
 def test_data_without_dvc_is_named_by_its_own_files(tmp_path: Path) -> None:
     (tmp_path / "dvc.yaml").write_text("stages: {one: {cmd: x, outs: [data/raw]}}", encoding="utf-8")
     write_text(tmp_path / "data" / "raw" / "a.json", "1")
-    named = unrecorded(Workspace(tmp_path), "one")
+    named = hash_stage_output(Workspace(tmp_path), "one")
     killed_write(tmp_path / "data" / "raw" / "a.json")
-    assert unrecorded(Workspace(tmp_path), "one") == named
+    assert hash_stage_output(Workspace(tmp_path), "one") == named
 
 
 def test_dvc_ignores_what_a_killed_writer_left(tmp_path: Path) -> None:
     try:
-        dvc = program(Workspace(ROOT))
+        dvc = find_program(Workspace(ROOT))
     except PodiumError as error:
         pytest.skip(str(error))
     (tmp_path / "data").mkdir()

@@ -218,7 +218,7 @@ def test_a_run_in_a_folder_with_other_files_lays_out_nothing(nowhere: Path) -> N
     assert [file.name for file in nowhere.iterdir()] == ["thesis.txt"]
     (nowhere / "thesis.txt").unlink()
     (nowhere / ".venv").mkdir()
-    assert init.workspace_here() == Workspace(nowhere)
+    assert init.open_or_create_workspace() == Workspace(nowhere)
 
 
 @pytest.mark.parametrize("name", CALLERS)

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from assets import gate, metadata, partitions
-from assets.checks import LOOPS
-from assets.resources import ONE_AT_A_TIME
+from assets.checks import RECURSION_GUARD
+from assets.resources import EXCLUSIVE_RUN_TAGS
 from ops.config import load_recipe
 from ops.precaching.profiles import Score
 from ops.training.guards import GUARDS
-from pipelines.definitions import OWNERS, definitions
+from pipelines.definitions import OWNERS, make_definitions
 from pipelines.lifecycle import JOBS
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ RETRAINING = {
 
 @pytest.fixture(scope="module")
 def defs() -> dg.Definitions:
-    return definitions()
+    return make_definitions()
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_partitioned_assets_take_all_their_partitions_in_one_run(graph: dg.Asset
     partitioned = {key.to_user_string() for key in keys if graph.get(key).is_partitioned}
     assert partitioned == {"raw_problems", "worker_responses", "baselines", "benchmark_scores"}
     for name in partitioned:
-        assert graph.get(dg.AssetKey(name)).backfill_policy == partitions.one_run
+        assert graph.get(dg.AssetKey(name)).backfill_policy == partitions.single_run_backfill
 
 
 def test_every_data_asset_is_gated(graph: dg.AssetGraph) -> None:
@@ -125,14 +125,14 @@ def test_every_data_asset_is_gated(graph: dg.AssetGraph) -> None:
     for check in graph.asset_check_keys:
         if graph.get_check_spec(check).blocking:
             by_asset.setdefault(check.asset_key.to_user_string(), set()).add(check.name)
-    assert by_asset == {asset: set(checks) for asset, checks in gate.BLOCKING.items()}
+    assert by_asset == {asset: set(checks) for asset, checks in gate.BLOCKING_CHECKS.items()}
 
 
 @pytest.mark.parametrize(
     ("asset", "guards"),
     [
-        ("conductor", set(GUARDS) - {LOOPS}),
-        ("adaptive_conductor", set(GUARDS) - {LOOPS}),
+        ("conductor", set(GUARDS) - {RECURSION_GUARD}),
+        ("adaptive_conductor", set(GUARDS) - {RECURSION_GUARD}),
         ("recursive_conductor", set(GUARDS)),
     ],
 )
@@ -166,11 +166,11 @@ def test_a_job_executes_its_assets_in_the_order_of_the_graph(defs: dg.Definition
 
 def test_what_writes_what_others_write_goes_one_at_a_time_over_every_benchmark(defs: dg.Definitions) -> None:
     for name in (*JOBS, "retraining"):
-        assert ONE_AT_A_TIME.items() <= defs.resolve_job_def(name).run_tags.items()
-        assert partitions.every().items() <= defs.resolve_job_def(name).run_tags.items()
+        assert EXCLUSIVE_RUN_TAGS.items() <= defs.resolve_job_def(name).run_tags.items()
+        assert partitions.tag_all_benchmarks().items() <= defs.resolve_job_def(name).run_tags.items()
     for file in ("dagster.yaml", "config/team/dagster.yaml"):
         runs = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))["concurrency"]["runs"]
-        [key] = ONE_AT_A_TIME
+        [key] = EXCLUSIVE_RUN_TAGS
         assert runs["max_concurrent_runs"] == 1 or {"key": key, "limit": 1} in runs["tag_concurrency_limits"]
 
 
@@ -191,7 +191,7 @@ def test_schedules_and_sensor_start_stopped(defs: dg.Definitions) -> None:
 def test_a_run_covers_the_smallest_range_with_all_of_the_recipe(names: tuple[str, ...]) -> None:
     recipe = load_recipe(ROOT / "config", "quickstart")
     recipe = recipe.model_copy(update={"benchmarks": {name: recipe.benchmarks[name] for name in names}})
-    first, last = partitions.of_recipe(recipe).values()
+    first, last = partitions.tag_recipe_benchmarks(recipe).values()
     keys = partitions.benchmarks.get_partition_keys()
     covered = keys[keys.index(first) : keys.index(last) + 1]
     assert set(names) <= set(covered) and {covered[0], covered[-1]} <= set(names)
@@ -201,7 +201,7 @@ def test_a_run_covers_the_smallest_range_with_all_of_the_recipe(names: tuple[str
 
 
 def test_a_table_is_dagsters_own_with_typed_columns() -> None:
-    shown = metadata.table(("worker", "calls", "USD", "note"), [("a", 3, 0.5, None), ("b", 4, 1, "|x|")])
+    shown = metadata.make_table(("worker", "calls", "USD", "note"), [("a", 3, 0.5, None), ("b", 4, 1, "|x|")])
     assert isinstance(shown, dg.TableMetadataValue)
     assert [(column.name, column.type) for column in shown.schema.columns] == [
         ("worker", "string"), ("calls", "int"), ("USD", "float"), ("note", "string"),
@@ -213,17 +213,17 @@ def test_a_table_is_dagsters_own_with_typed_columns() -> None:
 
 
 def test_a_table_without_rows_still_names_its_columns_and_a_row_that_does_not_fit_them_is_an_error() -> None:
-    shown = metadata.table(("kind", "count"), [])
+    shown = metadata.make_table(("kind", "count"), [])
     assert [column.name for column in shown.schema.columns] == ["kind", "count"] and list(shown.records) == []
     with pytest.raises(ValueError, match="zip"):
-        metadata.table(("kind", "count"), [("near",)])
+        metadata.make_table(("kind", "count"), [("near",)])
 
 
 def test_an_accuracy_is_never_without_its_error() -> None:
-    assert metadata.percent(Score(100, 0.71, 0.0454)) == "71.0\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}4.5"
-    assert metadata.percent(None) == "–"
+    assert metadata.format_percent(Score(100, 0.71, 0.0454)) == "71.0\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}4.5"
+    assert metadata.format_percent(None) == "–"
 
 
 def test_missing_measurements_are_dashes_among_rounded_figures() -> None:
     facts = {"usd": 0.123456789, "mean_steps": float("nan"), "patterns": 3}
-    assert metadata.rounded(facts) == {"usd": 0.123457, "mean_steps": "–", "patterns": 3}
+    assert metadata.round_floats(facts) == {"usd": 0.123457, "mean_steps": "–", "patterns": 3}

@@ -24,15 +24,15 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from assets import partitions, placement
 from assets.dagster_private import WorkerStatus
-from assets.resources import ONE_AT_A_TIME, SNAPSHOT, Podium
+from assets.resources import EXCLUSIVE_RUN_TAGS, SNAPSHOT_TAG, RunResource
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.processes import lock_files
 from ops.core.workspace import Workspace
-from ops.serving.http.access import TOKENS, Access
+from ops.serving.http.access import TOKENS_VARIABLE, AccessControl
 from pipelines.commands.team import JOBS as NAMED_JOBS
-from pipelines.commands.team import _workspace
-from pipelines.definitions import definitions
-from pipelines.launching import submit
+from pipelines.commands.team import _open_workspace
+from pipelines.definitions import make_definitions
+from pipelines.launching import submit_run
 from pipelines.lifecycle import JOBS
 from pipelines.run_launcher import CodeServerLauncher
 from tests.team.fleet import PROGRAMS, listens
@@ -142,14 +142,14 @@ def _asked(node: ast.AST) -> ast.expr | None:
 def test_compose_and_kubernetes_set_everything_that_serving_requires() -> None:
     serving = compose()["services"]["serve"]
     host = serving["command"][serving["command"].index("--host") + 1]
-    with pytest.raises(ConfigError, match=TOKENS):
-        Access.of(host)
-    assert TOKENS in serving["environment"]
+    with pytest.raises(ConfigError, match=TOKENS_VARIABLE):
+        AccessControl.from_environment(host)
+    assert TOKENS_VARIABLE in serving["environment"]
     assert set(compose()["x-podium"]["environment"]) <= serving["environment"].keys(), "the engines, too"
     [pod] = manifest("podium-serve", "Deployment")["spec"]["template"]["spec"]["containers"]
-    secret = {"secretKeyRef": {"name": "podium", "key": TOKENS}}
-    assert {"name": TOKENS, "valueFrom": secret} in pod["env"], "without the key the pod says what is missing"
-    assert TOKENS in (ROOT / "config/deploy/kubernetes/0-namespace.yaml").read_text(encoding="utf-8")
+    secret = {"secretKeyRef": {"name": "podium", "key": TOKENS_VARIABLE}}
+    assert {"name": TOKENS_VARIABLE, "valueFrom": secret} in pod["env"], "without the key the pod says what is missing"
+    assert TOKENS_VARIABLE in (ROOT / "config/deploy/kubernetes/0-namespace.yaml").read_text(encoding="utf-8")
     assert pod["readinessProbe"]["httpGet"]["path"] == "/health"
 
 
@@ -175,11 +175,11 @@ def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: py
     for name in ("PODIUM_TEAM", "PODIUM_DAGSTER_URL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(PodiumError, match="podium run"):
-        _workspace()
+        _open_workspace()
     monkeypatch.setenv("PODIUM_TEAM", "1")
     monkeypatch.setenv("PODIUM_DAGSTER_URL", "postgresql://u:secret@h/db")
     with pytest.raises(ConfigError, match=r"does not begin with postgresql\+psycopg2") as caught:
-        _workspace()
+        _open_workspace()
     assert "secret" not in str(caught.value)
 
 
@@ -188,29 +188,29 @@ def test_without_the_variable_the_commands_say_what_they_are_for(monkeypatch: py
 
 @pytest.mark.timeout(300)
 def test_a_teams_run_waits_in_the_queue_and_works_from_one_snapshot(project: Workspace) -> None:
-    resource = Podium(root=str(project.root), recipe="quickstart")
+    resource = RunResource(root=str(project.root), recipe="quickstart")
     with queueing(project) as instance:
-        run = instance.get_run_by_id(submit(resource, instance, "train"))
+        run = instance.get_run_by_id(submit_run(resource, instance, "train"))
         assert run is not None and run.status == dg.DagsterRunStatus.QUEUED
-        assert (run.job_name, SNAPSHOT in run.tags) == ("train", True)
-        assert (ONE_AT_A_TIME | partitions.every()).items() <= run.tags.items()
+        assert (run.job_name, SNAPSHOT_TAG in run.tags) == ("train", True)
+        assert (EXCLUSIVE_RUN_TAGS | partitions.tag_all_benchmarks()).items() <= run.tags.items()
         with pytest.raises(PodiumError, match=f"train run {run.run_id[:8]} is not finished"):
-            submit(resource, instance)
+            submit_run(resource, instance)
         instance.report_run_failed(run)
         refused = pytest.raises(PodiumError, match="another pipeline run of this workspace is going on")
         with python(HOLD, str(project.root)), refused:  # one that this instance does not know of
-            submit(resource, instance)
+            submit_run(resource, instance)
 
 
 def test_a_run_of_dagsters_is_refused_while_a_command_executes_another(project: Workspace) -> None:
-    resource = Podium(root=str(project.root), recipe="quickstart")
-    job = definitions(resource).resolve_job_def("lifecycle")
+    resource = RunResource(root=str(project.root), recipe="quickstart")
+    job = make_definitions(resource).resolve_job_def("lifecycle")
     with (
         python(HOLD, str(project.root)),
         dg.DagsterInstance.ephemeral() as instance,
         pytest.raises(dg.DagsterError) as failed,
     ):
-        job.execute_in_process(instance=instance, run_config=resource.run_config())
+        job.execute_in_process(instance=instance, run_config=resource.make_run_config())
     assert "another pipeline run of this workspace is going on" in str(failed.value.__cause__)
     assert not project.data.joinpath("raw").exists(), "nothing was done"
 
@@ -249,33 +249,38 @@ def of_no_step() -> None: ...
 
 
 def test_a_pod_with_gpus_only_on_kubernetes_and_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (placement.EXECUTOR, placement.GPUS, placement.GPU_NODES, placement.GPU_IMAGE):
+    for name in (
+        placement.EXECUTOR_VARIABLE,
+        placement.GPUS_VARIABLE,
+        placement.GPU_NODES_VARIABLE,
+        placement.GPU_IMAGE_VARIABLE,
+    ):
         monkeypatch.delenv(name, raising=False)
-    assert placement.gpu_pod() == {} and placement.executor() is dg.in_process_executor
-    monkeypatch.setenv(placement.EXECUTOR, "multiprocess")
-    assert placement.gpu_pod() == {} and placement.executor() is placement.forking
-    monkeypatch.setenv(placement.EXECUTOR, "kubernetes")
-    monkeypatch.setenv(placement.GPUS, "2")
-    monkeypatch.setenv(placement.GPU_NODES, "gpu=h100")
-    monkeypatch.setenv(placement.GPU_IMAGE, "podium-gpu:latest")
-    pod = placement.gpu_pod()["dagster-k8s/config"]
+    assert placement.make_gpu_tags() == {} and placement.make_executor() is dg.in_process_executor
+    monkeypatch.setenv(placement.EXECUTOR_VARIABLE, "multiprocess")
+    assert placement.make_gpu_tags() == {} and placement.make_executor() is placement.forking_executor
+    monkeypatch.setenv(placement.EXECUTOR_VARIABLE, "kubernetes")
+    monkeypatch.setenv(placement.GPUS_VARIABLE, "2")
+    monkeypatch.setenv(placement.GPU_NODES_VARIABLE, "gpu=h100")
+    monkeypatch.setenv(placement.GPU_IMAGE_VARIABLE, "podium-gpu:latest")
+    pod = placement.make_gpu_tags()["dagster-k8s/config"]
     assert pod["container_config"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert pod["pod_spec_config"]["node_selector"] == {"gpu": "h100"}
     assert pod["container_config"]["image"] == "podium-gpu:latest"
     k8s = pytest.importorskip("dagster_k8s")
-    assert placement.executor() is k8s.k8s_job_executor
+    assert placement.make_executor() is k8s.k8s_job_executor
     from dagster_k8s.job import UserDefinedDagsterK8sConfig
 
     assert UserDefinedDagsterK8sConfig.from_dict(pod).pod_spec_config["node_selector"] == {"gpu": "h100"}
-    monkeypatch.setenv(placement.GPUS, "0")
-    assert placement.gpu_pod() == {"dagster-k8s/config": {}}
-    monkeypatch.setenv(placement.EXECUTOR, "slurm")
+    monkeypatch.setenv(placement.GPUS_VARIABLE, "0")
+    assert placement.make_gpu_tags() == {"dagster-k8s/config": {}}
+    monkeypatch.setenv(placement.EXECUTOR_VARIABLE, "slurm")
     with pytest.raises(ConfigError, match="in_process, multiprocess, kubernetes"):
-        placement.executor()
+        placement.make_executor()
 
 
 def test_a_step_of_its_own_process_is_forked_and_a_run_may_still_bound_them() -> None:
-    @dg.job(executor_def=placement.forking)
+    @dg.job(executor_def=placement.forking_executor)
     def nothing() -> None: ...
 
     for bounds in ({}, {"max_concurrent": 1}):

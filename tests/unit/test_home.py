@@ -16,7 +16,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.errors import PodiumError
 from ops.core.processes import hold_run_lock, unique_process_name
@@ -24,8 +24,8 @@ from ops.core.workspace import Workspace
 from ops.release import mlflow_store
 from ops.training.run import processes
 from pipelines import home
-from pipelines.dev import free_port
-from pipelines.quiet import QUIET
+from pipelines.dev import reserve_free_port
+from pipelines.quiet import QUIET_VARIABLES
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -80,9 +80,9 @@ def test_a_run_of_a_killed_process_is_marked_failed_and_one_of_a_running_process
         pass
 
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        gone = {home.PROCESS: "1:0.01"}
+        gone = {home.PROCESS_TAG: "1:0.01"}
         dead = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=gone)
-        alive = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=home.this_process())
+        alive = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=home.make_process_tags())
         foreign = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
         assert [run.run_id for run in home.fail_orphaned_runs(instance)] == [dead.run_id]
         statuses = {run.run_id: run.status for run in instance.get_runs()}
@@ -91,12 +91,12 @@ def test_a_run_of_a_killed_process_is_marked_failed_and_one_of_a_running_process
 
 
 def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DAGSTER_HOME", "PODIUM_ROOT", *QUIET):
+    for name in ("DAGSTER_HOME", "PODIUM_ROOT", *QUIET_VARIABLES):
         monkeypatch.setenv(name, "before")
         monkeypatch.delenv(name)
     monkeypatch.setenv("DO_NOT_TRACK", "mine")
     (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n", encoding="utf-8")
-    home.prepare(Workspace(tmp_path))
+    home.prepare_home(Workspace(tmp_path))
     assert os.environ["DAGSTER_HOME"] == str(tmp_path / ".podium" / "dagster")
     assert os.environ["DVC_NO_ANALYTICS"] == "true"
     assert os.environ["DO_NOT_TRACK"] == "mine"
@@ -122,7 +122,7 @@ def test_a_port_in_use_is_passed_over() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         wished = taken.getsockname()[1]
-        with free_port(wished) as first, free_port(wished) as second:
+        with reserve_free_port(wished) as first, reserve_free_port(wished) as second:
             assert wished < first < second < wished + 100, "of two that start at once each has its own"
 
 
@@ -132,13 +132,13 @@ def test_an_instances_settings_are_replaced_whole_and_only_when_they_differ(
     monkeypatch.delenv("PODIUM_TEAM", raising=False)
     workspace, settings = Workspace(tmp_path), tmp_path / "dagster.yaml"
     settings.write_text("nux: {enabled: false}\n", encoding="utf-8")
-    home.prepare(workspace)
+    home.prepare_home(workspace)
     kept = workspace.dagster_home / "dagster.yaml"
     before = kept.stat()
-    home.prepare(workspace)  # while a daemon may read it
+    home.prepare_home(workspace)  # while a daemon may read it
     assert kept.stat().st_mtime_ns == before.st_mtime_ns
     settings.write_text("telemetry: {enabled: false}\n", encoding="utf-8")
-    home.prepare(workspace)
+    home.prepare_home(workspace)
     assert kept.read_text(encoding="utf-8") == settings.read_text(encoding="utf-8")
     assert kept.stat().st_ino != before.st_ino, "processes that were reading the old one keep it"
 
@@ -152,11 +152,11 @@ def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine_that_is_fille
     shipped.write_text("nux: {enabled: false}\n", encoding="utf-8")
     monkeypatch.setenv("PODIUM_TEAM", "1")
     monkeypatch.setenv("DAGSTER_HOME", str(own))
-    home.prepare(workspace)
+    home.prepare_home(workspace)
     assert settings.read_text(encoding="utf-8") == shipped.read_text(encoding="utf-8")
     assert os.environ["DAGSTER_HOME"] == str(own) and not workspace.dagster_home.exists()
     settings.write_text("run_launcher: {module: dagster_k8s, class: K8sRunLauncher}\n", encoding="utf-8")
-    home.prepare(workspace)
+    home.prepare_home(workspace)
     assert "K8sRunLauncher" in settings.read_text(encoding="utf-8"), "a cluster's own is not replaced"
 
 
@@ -164,14 +164,14 @@ def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine_that_is_fille
 
 
 def kept_run(workspace: Workspace) -> str:
-    with mlflow_store.connected(workspace) as client:
-        run = client.create_run(mlflow_store.experiment(client, workspace)).info.run_id
+    with mlflow_store.connect(workspace) as client:
+        run = client.create_run(mlflow_store.get_or_create_experiment(client, workspace)).info.run_id
         client.log_text(run, "what was logged", "note.txt")
     return str(run)
 
 
 def note(workspace: Workspace, run: str, folder: Path) -> str:
-    with mlflow_store.connected(workspace) as client:
+    with mlflow_store.connect(workspace) as client:
         return Path(client.download_artifacts(run, "note.txt", str(folder))).read_text(encoding="utf-8")
 
 
@@ -222,7 +222,7 @@ def test_the_dagster_home_moves_with_its_checkout(tmp_path: Path) -> None:
     before.mkdir()
     shutil.copyfile(ROOT / "dagster.yaml", before / "dagster.yaml")
     shutil.copytree(ROOT / "config", before / "config")
-    home.prepare(Workspace(before))
+    home.prepare_home(Workspace(before))
 
     @dg.asset
     def thing() -> int:
@@ -232,7 +232,7 @@ def test_the_dagster_home_moves_with_its_checkout(tmp_path: Path) -> None:
         old = {"resources": {"podium": {"config": {"root": str(before)}}}}
         assert dg.materialize([thing], instance=instance, tags={"podium/old": str(old)}).success
     before.rename(after)
-    home.prepare(Workspace(after))
+    home.prepare_home(Workspace(after))
     with dg.DagsterInstance.get() as instance:
         assert instance.root_directory == str(after / ".podium" / "dagster")
         assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]
@@ -243,5 +243,5 @@ def test_the_dagster_home_moves_with_its_checkout(tmp_path: Path) -> None:
             return 2 * thing
 
         assert dg.materialize([double, thing.to_source_asset()], instance=instance).output_for_node("double") == 12
-    moved = Podium(root=str(before), recipe="quickstart").workspace()
+    moved = RunResource(root=str(before), recipe="quickstart").find_workspace()
     assert moved.root == after, "a run that was recorded before works on this checkout"

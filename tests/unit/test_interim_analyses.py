@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ops.config import PromotionGate, load_gate, load_settings
 from ops.core.errors import ConfigError
-from ops.release.promotion import confidence_at, decide
+from ops.release.promotion import confidence_of_analysis, decide_promotion
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Stratum, detectable_difference
 from tests.builders import make_outcome
@@ -52,7 +52,7 @@ def promoted(
 ) -> bool:
     challenger = a_challenger(champion, difference, rng)
     no_worker = rows(np.zeros_like(champion))
-    return decide(rows(challenger), rows(champion), no_worker, gate, analysis=analysis).promote
+    return decide_promotion(rows(challenger), rows(champion), no_worker, gate, analysis=analysis).promote
 
 
 def share_promoted(difference: float, analysis: int, challengers: int, seed: int) -> float:
@@ -64,7 +64,7 @@ def share_promoted(difference: float, analysis: int, challengers: int, seed: int
 
 @pytest.mark.parametrize("challengers", [100, pytest.param(1000, marks=LONG)])
 def test_a_worse_challenger_passes_the_first_analysis_no_more_often_than_stated(challengers: int) -> None:
-    stated = (1 - confidence_at(GATE, 1)) / 2
+    stated = (1 - confidence_of_analysis(GATE, 1)) / 2
     assert stated == pytest.approx(0.0125)
     share = share_promoted(-GATE.max_loss_against_champion, 1, challengers, seed=1)
     assert share <= stated + within(challengers, stated)
@@ -73,7 +73,7 @@ def test_a_worse_challenger_passes_the_first_analysis_no_more_often_than_stated(
 @pytest.mark.parametrize("analysis", [1, NIGHTS])
 def test_a_better_challenger_passes_with_the_stated_power(analysis: int) -> None:
     # The difference that a test of this level detects in 80 %, counted from the permitted loss.
-    level = 1 - confidence_at(GATE, analysis)
+    level = 1 - confidence_of_analysis(GATE, analysis)
     found = detectable_difference([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
     better = found - GATE.max_loss_against_champion
     assert 0 < better < DISCORDANT
@@ -115,20 +115,20 @@ def test_an_uncounted_gate_loses_champions_far_more_often() -> None:
 
 
 def test_a_copy_of_the_best_workers_answers_does_not_score_above_it() -> None:
-    rng, stated, passed, workers = np.random.default_rng(5), (1 - confidence_at(GATE, 1)) / 2, 0, 150
+    rng, stated, passed, workers = np.random.default_rng(5), (1 - confidence_of_analysis(GATE, 1)) / 2, 0, 150
     for _ in range(workers):
         worker = a_champion(rng)
-        passed += decide(rows(a_challenger(worker, 0.0, rng)), None, rows(worker), GATE).promote
+        passed += decide_promotion(rows(a_challenger(worker, 0.0, rng)), None, rows(worker), GATE).promote
     assert passed / workers <= stated + within(workers, stated)
     worker = a_champion(rng)
-    assert not decide(rows(worker), None, rows(worker), GATE).promote, "the same answers are no gain"
+    assert not decide_promotion(rows(worker), None, rows(worker), GATE).promote, "the same answers are no gain"
 
 
 @given(st.integers(1, 3000), st.floats(0.6, 0.999))
 def test_all_analyses_together_spend_at_most_the_whole_error_probability(analyses: int, confidence: float) -> None:
     for planned in (None, analyses):
         gate = PromotionGate(confidence=confidence, planned_analyses=planned)
-        spent = sum(1 - confidence_at(gate, analysis) for analysis in range(1, analyses + 1))
+        spent = sum(1 - confidence_of_analysis(gate, analysis) for analysis in range(1, analyses + 1))
         assert spent <= (1 - confidence) * (1 + 1e-6)
         assert spent >= (1 - confidence) * (0.999 if planned else analyses / (analyses + 1) - 1e-6)
 
@@ -138,27 +138,27 @@ def test_later_analyses_have_a_higher_confidence_and_report_it() -> None:
     better = champion.copy()
     better[:, :75] = True
     first, late = (
-        decide(rows(better), rows(champion), rows(~champion), GATE, analysis=analysis) for analysis in (1, 30)
+        decide_promotion(rows(better), rows(champion), rows(~champion), GATE, analysis=analysis) for analysis in (1, 30)
     )
     assert (first.analysis, late.analysis) == (1, 30)
     lows = [next(c for c in v.checks if c.name == "difference to the champion") for v in (first, late)]
     assert lows[0].value > lows[1].value
     assert "97.5 % interval" in lows[0].explanation and "99.9946 % interval" in lows[1].explanation
-    assert type(first).of(late.as_dict()).analysis == 30
+    assert type(first).from_dict(late.as_dict()).analysis == 30
 
 
 def test_after_the_planned_analyses_no_version_is_promoted() -> None:
     champion = a_champion(np.random.default_rng(7))
     perfect, gate = np.ones_like(champion), PromotionGate(planned_analyses=3)
-    assert decide(rows(perfect), rows(champion), rows(~perfect), gate, analysis=3).promote
-    late = decide(rows(perfect), rows(champion), rows(~perfect), gate, analysis=4)
+    assert decide_promotion(rows(perfect), rows(champion), rows(~perfect), gate, analysis=3).promote
+    late = decide_promotion(rows(perfect), rows(champion), rows(~perfect), gate, analysis=4)
     assert [check.name for check in late.failed] == ["analyses against the champion"]
 
 
 @pytest.mark.parametrize("analysis", [0, -1])
 def test_analyses_are_counted_from_one(analysis: int) -> None:
     with pytest.raises(ValueError, match="counted from 1"):
-        decide([], None, [], GATE, analysis=analysis)
+        decide_promotion([], None, [], GATE, analysis=analysis)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_setting_that_makes_no_sense_is_named(tmp_path: Path, line: str, messa
 def test_repeats_of_a_question_count_as_one_question() -> None:
     champion = a_champion(np.random.default_rng(8))
     challenger = a_challenger(champion, 0.05, np.random.default_rng(9))
-    once = decide(rows(challenger), rows(champion), rows(~champion), GATE)
+    once = decide_promotion(rows(challenger), rows(champion), rows(~champion), GATE)
     again = [[*side, *(replace(row, repeat=1) for row in side)] for side in (rows(challenger), rows(champion))]
-    twice = decide(*again, rows(~champion), GATE)
+    twice = decide_promotion(*again, rows(~champion), GATE)
     assert [(check.name, check.value) for check in once.checks] == [(check.name, check.value) for check in twice.checks]

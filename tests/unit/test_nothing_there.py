@@ -15,8 +15,8 @@ from ops.core.workspace import Workspace
 from ops.evaluation.stored import list_solo_workers
 from ops.release import aliases, mlflow_store, registry
 from ops.release.mlflow_store import RegistryError
-from ops.retraining.start import stored_fine_tuning
-from ops.versioning.plain import unrecorded
+from ops.retraining.start import find_fine_tuning
+from ops.versioning.plain import hash_stage_output
 
 CONFIG = Workspace.find().config
 
@@ -32,12 +32,12 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
 @pytest.mark.parametrize(
     ("ask", "lacks"),
     [
-        (lambda setup: registry.recorded_decision(setup.workspace, "1"), "nothing is registered yet"),
-        (lambda setup: registry.latest(setup.workspace), "neither a challenger nor a champion"),
-        (lambda setup: registry.challenger_of(setup.workspace, "key"), "There is no challenger"),
-        (lambda setup: aliases.before_champion(setup.workspace), "roll"),
-        (lambda setup: aliases.rollback(setup.workspace, "why"), "roll"),
-        (lambda setup: unrecorded(setup.workspace, "mix"), "dvc.yaml: .*does not exist"),
+        (lambda setup: registry.load_decision(setup.workspace, "1"), "nothing is registered yet"),
+        (lambda setup: registry.get_latest_version(setup.workspace), "neither a challenger nor a champion"),
+        (lambda setup: registry.get_challenger_with_policy(setup.workspace, "key"), "There is no challenger"),
+        (lambda setup: aliases.find_rollback_target(setup.workspace), "roll"),
+        (lambda setup: aliases.roll_back_champion(setup.workspace, "why"), "roll"),
+        (lambda setup: hash_stage_output(setup.workspace, "mix"), "dvc.yaml: .*does not exist"),
         (lambda setup: describe_evaluation_tests(setup.workspace, hidden(setup).recipe, "livecodebench"), "data/raw"),
         (
             lambda setup: read_training_candidates(setup.workspace, untrained(setup).recipe),
@@ -73,16 +73,16 @@ def changed(setup: Setup, **values: object) -> Setup:
 
 
 def test_a_registry_without_a_champion_has_nothing_to_roll_back(empty: Setup) -> None:
-    with mlflow_store.connected(empty.workspace):
+    with mlflow_store.connect(empty.workspace):
         pass  # the store is there, and nothing in it
-    for ask in (aliases.before_champion, registry.latest):
+    for ask in (aliases.find_rollback_target, registry.get_latest_version):
         with pytest.raises(RegistryError):
             ask(empty.workspace)
 
 
 def test_a_fine_tuning_that_was_never_started_has_no_folder(empty: Setup) -> None:
     change = PoolChange(version="1", policy="key", before=empty.pool)
-    assert stored_fine_tuning(empty, change) is None
+    assert find_fine_tuning(empty, change) is None
 
 
 def test_a_deleted_current_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

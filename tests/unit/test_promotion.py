@@ -9,8 +9,8 @@ import pytest
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.release.dossier import pairings
-from ops.release.promotion import GateDecision, decide, override
+from ops.release.dossier import compare_by_benchmark
+from ops.release.promotion import GateDecision, decide_promotion, override_decision
 from ops.results.outcome_rows import OutcomeRow
 from tests.builders import make_outcome
 
@@ -29,7 +29,7 @@ def failed(verdict: GateDecision) -> list[str]:
 
 
 def test_the_first_challenger_needs_only_to_beat_the_best_worker() -> None:
-    verdict = decide(rows(0.8), None, rows(0.4), GATE)
+    verdict = decide_promotion(rows(0.8), None, rows(0.4), GATE)
     assert verdict.promote
     assert [check.name for check in verdict.checks] == [
         "format compliance", "questions shared with the best single worker", "gain over the best single worker",
@@ -63,20 +63,20 @@ WORSE = ["difference to the champion", "McNemar against the champion", "worst be
 def test_a_challenger_that_fails_no_check_is_promoted(
     challenger: list[OutcomeRow], champion: list[OutcomeRow] | None, worker: list[OutcomeRow], fails: list[str]
 ) -> None:
-    verdict = decide(challenger, champion, worker, GATE)
+    verdict = decide_promotion(challenger, champion, worker, GATE)
     assert (failed(verdict), verdict.promote) == (fails, not fails)
 
 
 def test_one_benchmark_worse_is_enough_to_stay_challenger() -> None:
     challenger = rows(0.99, benchmarks=("math500",)) + rows(0.72, benchmarks=("mmlu",))
-    [check] = decide(challenger, rows(0.8), WORKER, GATE).failed
+    [check] = decide_promotion(challenger, rows(0.8), WORKER, GATE).failed
     assert (check.name, check.bound) == ("worst benchmark against the champion", -GATE.max_benchmark_loss)
     assert check.value == pytest.approx(-0.08)
     assert check.explanation.startswith("on mmlu; mean -0.080, 97.5 % interval -0.")
 
 
 def test_too_costly_and_too_slow() -> None:
-    verdict = decide(rows(0.9, cost_usd=0.02, latency_s=1.6), rows(0.8), WORKER, GATE)
+    verdict = decide_promotion(rows(0.9, cost_usd=0.02, latency_s=1.6), rows(0.8), WORKER, GATE)
     assert failed(verdict) == ["cost ratio to the champion", "latency ratio to the champion"]
     assert [check.value for check in verdict.failed] == [pytest.approx(2.0), pytest.approx(1.6)]
 
@@ -84,29 +84,31 @@ def test_too_costly_and_too_slow() -> None:
 def test_the_percentile_of_latency_is_checked_where_a_bound_is_set() -> None:
     slow = [replace(row, latency_s=5.0 if int(row.problem_id) % 10 == 0 else 1.0) for row in rows(0.9)]
     bounded = GATE.model_copy(update={"max_p95_latency_ratio": 2.0})
-    assert failed(decide(slow, rows(0.8), WORKER, GATE)) == []
-    [check] = decide(slow, rows(0.8), WORKER, bounded).failed
+    assert failed(decide_promotion(slow, rows(0.8), WORKER, GATE)) == []
+    [check] = decide_promotion(slow, rows(0.8), WORKER, bounded).failed
     assert (check.name, check.value) == ("p95 latency ratio to the champion", 5.0)
     assert check.explanation == "5 against the champion's 1 seconds"
-    assert decide(rows(0.9), None, WORKER, bounded).promote, "without a champion there is nothing to compare with"
-    assert {pair.latency_p95_s for pair in pairings(slow, rows(0.8), 0.95)} == {5.0}
+    assert decide_promotion(rows(0.9), None, WORKER, bounded).promote, (
+        "without a champion there is nothing to compare with"
+    )
+    assert {pair.latency_p95_s for pair in compare_by_benchmark(slow, rows(0.8), 0.95)} == {5.0}
 
 
 def test_the_share_of_valid_workflows_is_checked() -> None:
     valid = [(i % 10 != 9, row) for i, row in enumerate(rows(0.9))]
     challenger = [replace(row, format_ok=ok, correct=row.correct * ok) for ok, row in valid]
-    [check] = decide(challenger, None, WORKER, GATE).failed
+    [check] = decide_promotion(challenger, None, WORKER, GATE).failed
     assert (check.name, check.value) == ("format compliance", pytest.approx(0.9))
     assert "95 % interval of the compliance 0.8" in check.explanation
 
 
 def test_half_of_the_questions_are_too_few() -> None:
     half = [row for row in rows(0.9) if int(row.problem_id) % 2]
-    assert "questions shared with the champion" in failed(decide(half, rows(0.8), half, GATE))
+    assert "questions shared with the champion" in failed(decide_promotion(half, rows(0.8), half, GATE))
 
 
 def test_an_override_is_recorded_beside_the_gates_verdict() -> None:
-    verdict = override(decide(rows(0.3), None, rows(0.4), GATE), "Ada", "demonstration on Friday")
+    verdict = override_decision(decide_promotion(rows(0.3), None, rows(0.4), GATE), "Ada", "demonstration on Friday")
     assert not verdict.promote and verdict.failed
     record = json.loads(json.dumps(verdict.as_dict()))
     assert record["override"] == {"name": "Ada", "reason": "demonstration on Friday"}
@@ -115,4 +117,4 @@ def test_an_override_is_recorded_beside_the_gates_verdict() -> None:
 @pytest.mark.parametrize(("name", "reason"), [("", "why"), ("Ada", "  ")])
 def test_an_override_without_name_or_reason_is_refused(name: str, reason: str) -> None:
     with pytest.raises(ConfigError, match="is empty"):
-        override(decide(rows(0.3), None, rows(0.4), GATE), name, reason)
+        override_decision(decide_promotion(rows(0.3), None, rows(0.4), GATE), name, reason)

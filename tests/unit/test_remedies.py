@@ -219,7 +219,7 @@ def test_the_distribution_has_its_own_name_and_the_command_keeps_its() -> None:
 
 
 def test_a_library_that_a_version_needs_and_is_absent_has_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requirements, "imported", lambda *_: {"no_such_library"})
+    monkeypatch.setattr(requirements, "find_imported_packages", lambda *_: {"no_such_library"})
     with pytest.raises(PodiumError, match=r"^no_such_library is not installed") as error:
-        requirements.requirements(ROOT / "mlflow" / "agent.py", ROOT / "ops")
+        requirements.list_requirements(ROOT / "mlflow" / "agent.py", ROOT / "ops")
     assert str(error.value).endswith(f"Run {pip_install_command('no_such_library')}")

@@ -97,7 +97,7 @@ def test_weights_in_a_pickle_are_refused_and_not_read(tmp_path: Path) -> None:
 def test_the_uis_listen_on_loopback_alone(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     workspace.dagster_home.mkdir(parents=True)
-    for command in (dev._dagster(workspace, 3000), dev._mlflow(workspace, 5000)):
+    for command in (dev._dagster_command(workspace, 3000), dev._mlflow_command(workspace, 5000)):
         assert command[command.index("--host") + 1] == "127.0.0.1"
 
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from assets import partitions
-from assets.resources import SNAPSHOT, Podium, choosing
-from assets.studies import configured_studies, study_of
+from assets.resources import SNAPSHOT_TAG, RunResource, offer_recipes
+from assets.studies import load_study, make_configured_assets
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Setup, Snapshot
 from ops.config.studies import STUDIES, Changes, load_studies, require_studies
@@ -21,10 +21,10 @@ from ops.core.workspace import Workspace
 from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.training.cold_start.sampling import load_subtasks
 from ops.workflow.few_shots import load_few_shots
-from pipelines.definitions import definitions
-from pipelines.home import this_process
+from pipelines.definitions import make_definitions
+from pipelines.home import make_process_tags
 from pipelines.launching import execute_in_process
-from pipelines.studies import made
+from pipelines.studies import run_study
 
 POOL = dg.AssetKey("worker_pool")
 
@@ -36,8 +36,8 @@ def instance(project: Workspace) -> dg.DagsterInstance:
 
 
 @pytest.fixture
-def podium(project: Workspace) -> Podium:
-    return Podium(root=str(project.root))
+def podium(project: Workspace) -> RunResource:
+    return RunResource(root=str(project.root))
 
 
 def reprice(project: Workspace, usd: float) -> None:
@@ -60,10 +60,12 @@ def shown_pool(instance: dg.DagsterInstance) -> tuple[str, object]:
     return event.run_id, event.asset_materialization.metadata["pool"].value
 
 
-def materialize(podium: Podium, instance: dg.DagsterInstance, asset: dg.AssetKey = POOL, **tags: str) -> str:
+def materialize(podium: RunResource, instance: dg.DagsterInstance, asset: dg.AssetKey = POOL, **tags: str) -> str:
     """Materialize an asset in a separate run and return its id."""
-    job = definitions(podium).resolve_implicit_global_asset_job_def()
-    done = job.execute_in_process(instance=instance, asset_selection=[asset], run_config=podium.run_config(), tags=tags)
+    job = make_definitions(podium).resolve_implicit_global_asset_job_def()
+    done = job.execute_in_process(
+        instance=instance, asset_selection=[asset], run_config=podium.make_run_config(), tags=tags
+    )
     assert done.success
     return done.run_id
 
@@ -71,7 +73,7 @@ def materialize(podium: Podium, instance: dg.DagsterInstance, asset: dg.AssetKey
 def snapshot_of(project: Workspace, instance: dg.DagsterInstance, run_id: str) -> Snapshot:
     run = instance.get_run_by_id(run_id)
     assert run is not None
-    return Snapshot.read(project.snapshots, run.tags[SNAPSHOT])
+    return Snapshot.read(project.snapshots, run.tags[SNAPSHOT_TAG])
 
 
 def test_it_holds_everything_resolved_and_reads_back(project: Workspace) -> None:
@@ -120,20 +122,20 @@ def test_few_shots_and_subtasks_that_are_edited_or_removed_stay_as_they_were(pro
 
 
 def test_the_first_step_of_a_run_takes_it_and_the_tags_say_so(
-    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+    project: Workspace, podium: RunResource, instance: dg.DagsterInstance
 ) -> None:
     run = instance.get_run_by_id(materialize(podium, instance))
     assert run is not None
-    snapshot = Snapshot.read(project.snapshots, run.tags[SNAPSHOT])
-    assert snapshot.pool == podium.load().pool
+    snapshot = Snapshot.read(project.snapshots, run.tags[SNAPSHOT_TAG])
+    assert snapshot.pool == podium.load_setup().pool
     assert run.tags["podium/commit"] == snapshot.git_commit
     assert "quickstart" in run.tags["podium/recipe"]
 
 
 def test_a_run_that_was_launched_before_an_edit_does_not_see_it(
-    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+    project: Workspace, podium: RunResource, instance: dg.DagsterInstance
 ) -> None:
-    launched = podium.launch_tags()
+    launched = podium.make_launch_tags()
     reprice(project, 777.0)
     old = snapshot_of(project, instance, materialize(podium, instance, **launched))
     assert price(old) != 777.0
@@ -143,11 +145,11 @@ def test_a_run_that_was_launched_before_an_edit_does_not_see_it(
 
 @pytest.mark.long
 def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
-    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+    project: Workspace, podium: RunResource, instance: dg.DagsterInstance
 ) -> None:
     """`costs` fails where nothing was precached; it has read the pool by then, and reads no second one."""
     job = dg.build_reconstructable_job("tests.unit.test_snapshot", "costs_again", (str(project.root),))
-    first = dg.execute_job(job, instance, run_config=podium.run_config())
+    first = dg.execute_job(job, instance, run_config=podium.make_run_config())
     assert not first.success
     reprice(project, 777.0)
     again = dg.execute_job(job, instance, reexecution_options=dg.ReexecutionOptions(first.run_id))
@@ -160,15 +162,15 @@ def test_a_retry_works_from_the_snapshot_of_the_run_that_it_repeats(
 
 def costs_again(root: str) -> dg.JobDefinition:
     """Build the job again, as Dagster does for a run in a separate process."""
-    return definitions(Podium(root=root)).resolve_job_def("costs")
+    return make_definitions(RunResource(root=root)).resolve_job_def("costs")
 
 
 def test_a_commands_run_is_listed_on_the_page_of_its_job_and_is_not_begun_again(
-    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+    project: Workspace, podium: RunResource, instance: dg.DagsterInstance
 ) -> None:
-    job, tags, run_id = definitions(podium).resolve_job_def("costs"), this_process(), str(uuid4())
+    job, tags, run_id = make_definitions(podium).resolve_job_def("costs"), make_process_tags(), str(uuid4())
     with pytest.raises(Exception, match="training_mix"):
-        execute_in_process(job, instance, run_id=run_id, run_config=podium.run_config(), tags=tags)
+        execute_in_process(job, instance, run_id=run_id, run_config=podium.make_run_config(), tags=tags)
     [run] = instance.get_runs(dg.RunsFilter(job_name="costs", tags={".dagster/repository": "__repository__@podium"}))
     assert (run.run_id, run.status) == (run_id, dg.DagsterRunStatus.FAILURE)
     assert run.tags["dagster/max_retries"] == "0"  # the command decides whether it begins again
@@ -183,19 +185,25 @@ def test_a_run_from_a_launchpad_covers_the_range_of_its_recipe(
     sources = {name: own if name in ("aime25", "bigcodebench") else None for name in BENCHMARKS}
     recipe = {"base": "quickstart", "name": "two", "benchmarks": sources}
     (project.config / "recipes" / "two.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-    podium = Podium(root=str(project.root), recipe="two")
+    podium = RunResource(root=str(project.root), recipe="two")
     raw = dg.AssetKey("raw_problems")
-    job = definitions(podium).resolve_job_def("precache").get_subset(asset_selection={raw}, asset_check_selection=set())
-    done = job.execute_in_process(instance=instance, run_config=podium.run_config(), tags=partitions.every())
+    job = (
+        make_definitions(podium)
+        .resolve_job_def("precache")
+        .get_subset(asset_selection={raw}, asset_check_selection=set())
+    )
+    done = job.execute_in_process(
+        instance=instance, run_config=podium.make_run_config(), tags=partitions.tag_all_benchmarks()
+    )
     made = instance.fetch_materializations(raw, limit=9).records
     empty = {record.partition_key: "not_in_recipe" in record.asset_materialization.metadata for record in made}
     assert empty == {"aime25": False, "gpqa_diamond": True, "bigcodebench": False}
     run = instance.get_run_by_id(done.run_id)
-    assert run is not None and partitions.of_recipe(podium.load().recipe).items() <= run.tags.items()
+    assert run is not None and partitions.tag_recipe_benchmarks(podium.load_setup().recipe).items() <= run.tags.items()
 
 
 def test_a_launchpad_explains_what_it_offers() -> None:
-    resources = definitions(Podium()).resolve_job_def("train").resource_defs
+    resources = make_definitions(RunResource()).resolve_job_def("train").resource_defs
     offered = {
         name: getattr(resource.config_schema.as_field().config_type, "fields", {})  # type: ignore[attr-defined]
         for name, resource in resources.items()
@@ -210,7 +218,7 @@ def test_a_launchpad_explains_what_it_offers() -> None:
 def test_a_launchpad_offers_the_recipes_that_exist_in_its_root(project: Workspace) -> None:
     recipes = project.config / "recipes"
     (recipes / "mine.yaml").write_bytes((recipes / "quickstart.yaml").read_bytes())
-    job = definitions(Podium(root=str(project.root), recipe="mine")).resolve_job_def("lifecycle")
+    job = make_definitions(RunResource(root=str(project.root), recipe="mine")).resolve_job_def("lifecycle")
 
     def chosen(**config: str) -> str:
         resolved = dg.validate_run_config(job, {"resources": {"podium": {"config": config}}})
@@ -223,9 +231,9 @@ def test_a_launchpad_offers_the_recipes_that_exist_in_its_root(project: Workspac
 
 @pytest.mark.filterwarnings("error")
 def test_a_run_of_another_recipe_is_configured_without_a_warning(project: Workspace) -> None:
-    offered = choosing(Podium(root=str(project.root)))(root=str(project.root))
+    offered = offer_recipes(RunResource(root=str(project.root)))(root=str(project.root))
     asked = Snapshot.capture(project.config, "quickstart", 7, "").model_copy(update={"recipe_file": "paper"})
-    again = offered.repeating(asked)
+    again = offered.for_new_run(asked)
     assert (str(again.recipe), again.seed) == ("paper", 7)
     again.model_dump()
 
@@ -243,27 +251,27 @@ def write(config: Path, changes: object, text: str = "") -> None:
 
 
 def names(config: Path) -> list[str]:
-    return [key.to_user_string() for asset in configured_studies(config) for key in asset.keys]
+    return [key.to_user_string() for asset in make_configured_assets(config) for key in asset.keys]
 
 
-def sizes(podium: Podium) -> dict[str, Setup]:
-    entry = study_of(podium, "sizes").entry
+def sizes(podium: RunResource) -> dict[str, Setup]:
+    entry = load_study(podium, "sizes").entry
     assert isinstance(entry, Changes)
-    return make_changed_setups("sizes", entry, podium.load())
+    return make_changed_setups("sizes", entry, podium.load_setup())
 
 
-def hidden(podium: Podium, name: str) -> int:
+def hidden(podium: RunResource, name: str) -> int:
     """Return the width of the policy with that change."""
     return sizes(podium)[name].recipe.policy.hidden  # type: ignore[union-attr]
 
 
-def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace, podium: Podium) -> None:
+def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace, podium: RunResource) -> None:
     write(project.config, WIDER)
-    [asset] = configured_studies(project.config)
+    [asset] = make_configured_assets(project.config)
     assert names(project.config) == ["study/sizes"]  # no conflict with another asset's name
     said = "Sizes: the cold start and the Conductor of recipe quickstart, trained again with: wider."
     assert asset.specs_by_key[asset.key].description == said
-    graph = definitions(podium).resolve_asset_graph()
+    graph = make_definitions(podium).resolve_asset_graph()
     assert graph.get(asset.key).group_name == "experiments"
     (project.config / STUDIES).unlink()
     assert names(project.config) == []
@@ -280,14 +288,14 @@ def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace, po
 def test_the_asset_of_a_file_that_cannot_be_read_says_why(tmp_path: Path, text: str, why: str) -> None:
     write(tmp_path, {}, text)
     assert names(tmp_path) == ["study/studies_yaml"]
-    [stands] = configured_studies(tmp_path)
+    [stands] = make_configured_assets(tmp_path)
     assert why in str(stands.specs_by_key[stands.key].description)
     with pytest.raises(ConfigError, match=why):
         load_studies(tmp_path)
 
 
 def test_a_file_that_cannot_be_read_stops_only_its_own_studies(
-    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+    project: Workspace, podium: RunResource, instance: dg.DagsterInstance
 ) -> None:
     why = "studies.yaml: line 3: is not valid YAML"
     write(project.config, {}, BROKEN)
@@ -295,21 +303,21 @@ def test_a_file_that_cannot_be_read_stops_only_its_own_studies(
     with pytest.raises(PodiumError, match=why):
         materialize(podium, instance, dg.AssetKey(["study", "studies_yaml"]))
     write(project.config, WIDER)
-    broken = podium.snapshot().model_copy(update={"studies": why})  # the state at the launch of the run
+    broken = podium.get_snapshot().model_copy(update={"studies": why})  # the state at the launch of the run
     with pytest.raises(PodiumError, match=why):
-        require_studies(podium.of(broken).snapshot().studies)
+        require_studies(podium.bind_snapshot(broken).get_snapshot().studies)
 
 
-def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace, podium: Podium) -> None:
+def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace, podium: RunResource) -> None:
     write(project.config, WIDER | {"narrower": {"policy": {"hidden": 64}}})
-    snapshot = podium.snapshot()
-    kept = podium.of(Snapshot.read(snapshot.write(project.snapshots).parent, snapshot.key))
+    snapshot = podium.get_snapshot()
+    kept = podium.bind_snapshot(Snapshot.read(snapshot.write(project.snapshots).parent, snapshot.key))
     write(project.config, {"wider": {"policy": {"hidden": 192}}})
     assert (hidden(kept, "as it is"), hidden(kept, "wider"), hidden(podium, "wider")) == (128, 256, 192)
     changed = sizes(kept).values()
     caps = {each.recipe.budget.run_usd for each in changed}
-    assert caps == {3 * podium.load().recipe.budget.run_usd}  # the unchanged recipe, and two changes
-    assert {each.run for each in changed} == {f"{podium.load().run}-sizes"}, "the recipe's own run does not pay"
+    assert caps == {3 * podium.load_setup().recipe.budget.run_usd}  # the unchanged recipe, and two changes
+    assert {each.run for each in changed} == {f"{podium.load_setup().run}-sizes"}, "the recipe's own run does not pay"
 
 
 IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], str | None, str], ...] = (
@@ -333,13 +341,13 @@ def test_an_impossible_study_is_refused_before_anything_runs(project: Workspace)
         )
     for name, changes, recipe, why in IMPOSSIBLE:
         with pytest.raises(PodiumError, match=why):
-            made(project, name, changes, recipe)
+            run_study(project, name, changes, recipe)
     with pytest.raises(PodiumError, match="'strategy_emergence' reads one training: name one seed"):
-        made(project, "strategy_emergence", (), seeds=(1, 2))
+        run_study(project, "strategy_emergence", (), seeds=(1, 2))
 
 
 def test_without_the_recipe_trained_as_it_is_there_is_nothing_to_stand_beside(
-    project: Workspace, podium: Podium, instance: dg.DagsterInstance
+    project: Workspace, podium: RunResource, instance: dg.DagsterInstance
 ) -> None:
     write(project.config, WIDER)
     with pytest.raises(PodiumError, match=r"training_mix\.jsonl.*nothing was trained.*`podium run"):

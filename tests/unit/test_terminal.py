@@ -17,7 +17,7 @@ from ops.planning.plan_text import format_plan
 from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import find_missing
 from ops.workers.client import CallCounts
-from pipelines.commands.shown import wrapped
+from pipelines.commands.shown import wrap_text
 from pipelines.terminal import Terminal
 
 
@@ -25,7 +25,7 @@ from pipelines.terminal import Terminal
 def test_a_plan_fits_80_columns_but_for_the_memory_of_gpus(recipe: str, gpus: str) -> None:
     workspace = Workspace(resources_folder())
     plan = make_plan(Setup.read(workspace, recipe), detect_machine(workspace, gpus))
-    lines = wrapped(format_plan(plan, find_missing(plan)), 80).splitlines()
+    lines = wrap_text(format_plan(plan, find_missing(plan)), 80).splitlines()
     start = next((at for at, line in enumerate(lines) if line.startswith("memory, GiB a GPU")), len(lines))
     money = next(at for at, line in enumerate(lines) if line.startswith("calls and USD"))
     assert [line for line in [*lines[:start], *lines[money:]] if len(line) > 80] == []
@@ -34,7 +34,7 @@ def test_a_plan_fits_80_columns_but_for_the_memory_of_gpus(recipe: str, gpus: st
 def test_prose_wraps_beside_its_label_and_a_row_of_a_table_stays_whole() -> None:
     row = "  whole run  3,934,464 to 6,074,176  7,144.11 to 105,190.37  18,330.38"
     text = f"pool          one, two, three\n  - one two three\n{row}"
-    assert wrapped(text, 22) == (
+    assert wrap_text(text, 22) == (
         "pool          one,\n              two,\n              three\n  - one two three\n" + row
     )
 
@@ -54,8 +54,8 @@ def test_progress_names_the_phase_and_its_remaining_time_at_80_columns() -> None
 def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
     @dg.asset
     def numbers(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        terminal.progress(context)(1, 2, "half")
-        terminal.calls(context, CallCounts(live=3, cached=4, usd=0.5))
+        terminal.begin_progress(context)(1, 2, "half")
+        terminal.count_calls(context, CallCounts(live=3, cached=4, usd=0.5))
         return dg.MaterializeResult()
 
     @dg.asset_check(asset=numbers)
@@ -68,7 +68,9 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
 
     out = io.StringIO()
     terminal = Terminal(Console(file=out, width=100))
-    definitions = dg.Definitions(assets=[numbers], asset_checks=[even, small], loggers={"terminal": terminal.logger()})
+    definitions = dg.Definitions(
+        assets=[numbers], asset_checks=[even, small], loggers={"terminal": terminal.make_logger()}
+    )
     with terminal:
         definitions.resolve_implicit_global_asset_job_def().execute_in_process(run_config={"loggers": {"terminal": {}}})
     shown = out.getvalue()

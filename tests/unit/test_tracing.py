@@ -30,9 +30,16 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.release import trace_writer
-from ops.release.mlflow_store import connected, experiment
-from ops.release.trace_writer import TraceWriter, main
-from ops.release.tracing import TraceSample, TreeWithTags, attach, of_execution, of_request, store_traces
+from ops.release.mlflow_store import connect, get_or_create_experiment
+from ops.release.trace_writer import TraceWriter, store_batches
+from ops.release.tracing import (
+    TaggedTrace,
+    TraceSample,
+    attach_to_span,
+    build_execution_tree,
+    build_request_trace,
+    store_traces,
+)
 from ops.serving.answer import Answer
 from ops.serving.http.routes import RequestRecord
 from ops.workflow.execution import execute_workflow
@@ -63,12 +70,12 @@ class Store:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        with connected(workspace) as client:
-            self.home = experiment(client, workspace)
+        with connect(workspace) as client:
+            self.home = get_or_create_experiment(client, workspace)
 
-    def holds(self, *trees: TreeWithTags) -> list[Any]:
+    def holds(self, *trees: TaggedTrace) -> list[Any]:
         """Store these; the traces that MLflow has of them."""
-        with connected(self.workspace) as client:
+        with connect(self.workspace) as client:
             return [client.get_trace(each) for each in store_traces(self.workspace.mlflow_uri, self.home, trees)]
 
     def count(self) -> int:
@@ -94,7 +101,7 @@ def run(workflow: Workflow = WORKFLOW) -> WorkflowTrace:
 def stored(store: Store, run: WorkflowTrace | QuestionTrace, *, texts: bool = True, **tags: str) -> Any:
     """Return the execution's trace as stored by MLflow."""
     whole = run if isinstance(run, QuestionTrace) else QuestionTrace.from_execution(run)
-    [trace] = store.holds(TreeWithTags(of_execution(whole, "workflow", texts=texts), tags))
+    [trace] = store.holds(TaggedTrace(build_execution_tree(whole, "workflow", texts=texts), tags))
     return trace
 
 
@@ -165,10 +172,10 @@ def test_rounds_are_spans_of_their_own(store: Store) -> None:
 def test_below_an_open_span_no_second_trace_is_made(workspace: Workspace) -> None:
     import mlflow
 
-    with connected(workspace) as client:
-        experiment(client, workspace)
+    with connect(workspace) as client:
+        get_or_create_experiment(client, workspace)
         with mlflow.start_span("request") as request:
-            attach(of_execution(QuestionTrace.from_execution(run()), "workflow"), request)
+            attach_to_span(build_execution_tree(QuestionTrace.from_execution(run()), "workflow"), request)
         mlflow.flush_trace_async_logging()
         trace = mlflow.get_trace(request.trace_id)
     assert trace is not None
@@ -187,7 +194,7 @@ def sampled() -> TraceSample:
     sample = TraceSample(2)
     completions = {(problem.key, 0): text for problem, text in zip(problems, texts, strict=True)}
     team = Team(WORKERS, Tool(), prompting)
-    asyncio.run(evaluate(completions, problems, team, Evaluation(), on_executed=sample.take))
+    asyncio.run(evaluate(completions, problems, team, Evaluation(), on_executed=sample.record))
     return sample
 
 
@@ -195,7 +202,7 @@ def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(workspa
     import mlflow
 
     ids = sampled().export(workspace, "conductor")
-    with connected(workspace):
+    with connect(workspace):
         traces = [mlflow.get_trace(trace_id) for trace_id in ids]
         assert mlflow.get_experiment(traces[0].info.experiment_id).name == "podium"
     tags = [(trace.info.tags["benchmark"], trace.info.tags["problem"], trace.info.tags["outcome"]) for trace in traces]
@@ -255,8 +262,8 @@ def record(answer: Answer, number: int = 0, *, texts: bool = True, before_s: flo
     return RequestRecord(f"req_{number}", "/v1/chat/completions", answer, texts, answer.began - before_s, ended)
 
 
-def traced(*asked: Any, **named: Any) -> TreeWithTags:
-    return of_request(record(*asked, **named))
+def traced(*asked: Any, **named: Any) -> TaggedTrace:
+    return build_request_trace(record(*asked, **named))
 
 
 def test_a_trace_shows_waiting_writing_and_work_from_the_arrival_on(store: Store, answer: Answer) -> None:
@@ -307,10 +314,10 @@ def test_refused_records_of_the_store_are_reported(
 ) -> None:
     good = [pickle.dumps(record(answer, number)) for number in range(2)]
     batches, replies = io.BytesIO(b"".join(map(pickle.dumps, ([*good, b"no record"], good)))), io.BytesIO()
-    main(store.workspace.root, store.home, batches, replies)
+    store_batches(store.workspace.root, store.home, batches, replies)
     with sqlite3.connect(store.workspace.state / "mlflow" / "mlflow.db") as connection:
         connection.execute("ALTER TABLE spans RENAME TO lost")
-    main(store.workspace.root, store.home, io.BytesIO(pickle.dumps(good)), replies)
+    store_batches(store.workspace.root, store.home, io.BytesIO(pickle.dumps(good)), replies)
     replies.seek(0)
     assert [pickle.load(replies) for _ in range(3)] == [2, 2, 0]
     assert "a request has no trace" in caplog.text and "MLflow does not take traces" in caplog.text
@@ -321,24 +328,24 @@ def test_many_at_once_are_stored_or_counted_also_where_the_process_is_killed(
     store: Store, answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     size = len(pickle.dumps(record(answer, 100), pickle.HIGHEST_PROTOCOL))
-    monkeypatch.setattr(trace_writer, "WAITING_BYTES", 100 * size)
-    monkeypatch.setattr(trace_writer, "AGAIN_S", 0.0)
+    monkeypatch.setattr(trace_writer, "MAX_QUEUED_BYTES", 100 * size)
+    monkeypatch.setattr(trace_writer, "RESTART_DELAY_S", 0.0)
     stored, dropped = [], []
     writer = TraceWriter(store.workspace.root, store.home)
     writer.on_stored, writer.on_dropped = stored.append, dropped.append
-    writer.keep(record(answer))
+    writer.enqueue(record(answer))
     until(lambda: stored == [1], "one is stored")
     assert writer._process is not None
     writer._process.kill()
     writer._process.wait(60)
-    writer.keep(record(answer, 1))
+    writer.enqueue(record(answer, 1))
     until(lambda: dropped == [1], "one is dropped")
     assert "1 traces were dropped: the process that stores them ended" in caplog.text
     for number in range(300):
-        writer.keep(record(answer, number))
+        writer.enqueue(record(answer, number))
     writer.close(120)
     assert sum(dropped) >= 50 and sum(stored) >= 90, "more came than may wait"
     assert sum(stored) + sum(dropped) == 302
     assert store.count() == sum(stored)
-    writer.keep(record(answer, 301))
+    writer.enqueue(record(answer, 301))
     assert sum(stored) + sum(dropped) == 303, "one that comes too late is counted"

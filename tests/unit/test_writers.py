@@ -283,7 +283,7 @@ def test_the_environment_variable_selects_the_champions_writer(
     workspace, settings = Workspace(tmp_path), Serving()
 
     def conductor(key: str | None) -> object:
-        return LoadedVersion.read(VersionFiles("1", registered, pool, {"policy": key}), settings, workspace).conductor
+        return LoadedVersion.load(VersionFiles("1", registered, pool, {"policy": key}), settings, workspace).conductor
 
     assert isinstance(conductor(None), ScratchConductor)
     monkeypatch.setenv(WRITER_VARIABLE, server.url)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ops.core.charts import DotPlot, ErrorBar
 from ops.reports import paper
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Cell, Shown, Table, bounds, exhibit
-from ops.reports.exhibit import accuracy as written
+from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit, format_interval
+from ops.reports.exhibit import format_accuracy as written
 from ops.results.leaderboard import error_bar_of
 from ops.results.statistics import MeanEstimate
 
@@ -21,35 +21,40 @@ from ops.results.statistics import MeanEstimate
     paper="its main results: systems × benchmarks, with a mean",
     needs=("opponents",),
 )
-def accuracy(evidence: Evidence) -> Shown:
+def accuracy(evidence: Evidence) -> ExhibitContent:
     """A table of all systems; a chart of the Conductor, its cold start, the best worker and the best baseline."""
     systems = list(evidence.systems.values())
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
     head = ["system", *evidence.benchmarks, *(f"{group} mean" for group in evidence.groups)]
     columns = [[name] for name in evidence.benchmarks] + list(evidence.groups.values())
-    rows = [[_title(system, evidence), *(written(system.accuracy(over)) for over in columns)] for system in systems]
-    ends = [[_title(system, evidence), *(bounds(system.accuracy(over)) for over in columns)] for system in systems]
+    rows = [
+        [_row_title(system, evidence), *(written(system.mean_accuracy(over)) for over in columns)] for system in systems
+    ]
+    ends = [
+        [_row_title(system, evidence), *(format_interval(system.mean_accuracy(over)) for over in columns)]
+        for system in systems
+    ]
     parts: list[Table | DotPlot] = [
-        DotPlot("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _series(evidence)),
+        DotPlot("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _chart_series(evidence)),
         Table("", head, rows, marked),
         Table("95 % intervals, %", head, ends, marked),
     ]
-    if evidence.ours is not None:
-        parts.append(_beside_the_paper(evidence, evidence.ours))
-    return Shown(parts, evidence.n)
+    if evidence.conductor is not None:
+        parts.append(_paper_table(evidence, evidence.conductor))
+    return ExhibitContent(parts, evidence.sample_description)
 
 
-def _title(system: System, evidence: Evidence) -> str:
+def _row_title(system: System, evidence: Evidence) -> str:
     return f"{system.title} (best by the mix)" if system.name == evidence.best_worker else system.title
 
 
-def _series(evidence: Evidence) -> dict[str, Sequence[ErrorBar | None]]:
+def _chart_series(evidence: Evidence) -> dict[str, Sequence[ErrorBar | None]]:
     every = [name for names in evidence.groups.values() for name in names]
-    baselines = sorted(evidence.of_kind("baseline"), key=lambda system: -system.accuracy(every).mean)
+    baselines = sorted(evidence.list_systems("baseline"), key=lambda system: -system.mean_accuracy(every).mean)
     best = evidence.systems.get(evidence.best_worker)
-    chosen = [*evidence.of_kind("Conductor", "cold start"), *([best] if best else []), *baselines[:1]]
+    chosen = [*evidence.list_systems("Conductor", "cold start"), *([best] if best else []), *baselines[:1]]
     return {
-        _title(system, evidence): [_spread(system.accuracy([name])) for name in evidence.benchmarks]
+        _row_title(system, evidence): [_spread(system.mean_accuracy([name])) for name in evidence.benchmarks]
         for system in chosen
     }
 
@@ -58,14 +63,14 @@ def _spread(estimate: MeanEstimate) -> ErrorBar | None:
     return error_bar_of(estimate) if estimate.n else None
 
 
-def _beside_the_paper(evidence: Evidence, ours: System) -> Table:
-    where = paper.head(evidence.about.as_paper)
+def _paper_table(evidence: Evidence, ours: System) -> Table:
+    where = paper.column_head(evidence.run.has_paper_setting)
     head = ["benchmark", "questions", "Conductor, %", f"{where}: constrained, %", f"{where}: unconstrained, %"]
     rows: list[list[Cell]] = [
-        [name, ours.accuracy([name]).n, written(ours.accuracy([name])), paper.CONSTRAINED.get(name, "–"),
+        [name, ours.mean_accuracy([name]).n, written(ours.mean_accuracy([name])), paper.CONSTRAINED.get(name, "–"),
          paper.UNCONSTRAINED.get(name, "–")]
         for name in evidence.benchmarks
     ]  # fmt: skip
     differs = "The paper has other questions, workers and another policy, so compare only the order of the systems."
-    note = "" if evidence.about.as_paper else differs
+    note = "" if evidence.run.has_paper_setting else differs
     return Table("The Conductor beside the paper's", head, rows, note=note)

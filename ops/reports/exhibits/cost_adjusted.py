@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit, number, points
-from ops.reports.prices import reached_by_mixing
+from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit, format_accuracy, format_number, format_points
+from ops.reports.prices import compute_mixture_accuracy
 from ops.results.statistics import PricedAccuracy
 from ops.spending.books import format_usd
 
@@ -17,31 +17,33 @@ from ops.spending.books import format_usd
     paper="its discussion of cost; the adjustment is ours",
     needs=("opponents",),
 )
-def cost_adjusted(evidence: Evidence) -> Shown:
+def cost_adjusted(evidence: Evidence) -> ExhibitContent:
     """A table per group, sorted by the accuracy beyond what the other systems reach at the same price."""
     tables = []
     for group, over in evidence.groups.items():
         systems = list(evidence.systems.values())
-        offers = {each.name: PricedAccuracy(each.price(over).usd, each.accuracy(over).mean) for each in systems}
-        beyond = {name: _beyond(name, offers) for name in offers}
+        offers = {
+            each.name: PricedAccuracy(each.mean_usage(over).usd, each.mean_accuracy(over).mean) for each in systems
+        }
+        beyond = {name: _accuracy_beyond_mixtures(name, offers) for name in offers}
         systems.sort(key=lambda system: -beyond[system.name])
         head = ["system", "accuracy, %", "USD a question", "USD a right answer", "right answers a USD",
                 "beyond the others at its price, points"]  # fmt: skip
         rows = [_row(system, over, beyond[system.name]) for system in systems]
         marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
         tables.append(Table(group.capitalize(), head, rows, marked))
-    return Shown(tables, evidence.n)
+    return ExhibitContent(tables, evidence.sample_description)
 
 
-def _beyond(name: str, offers: dict[str, PricedAccuracy]) -> float:
+def _accuracy_beyond_mixtures(name: str, offers: dict[str, PricedAccuracy]) -> float:
     others = [offer for other, offer in offers.items() if other != name]
-    return offers[name].accuracy - reached_by_mixing(others, offers[name].price)
+    return offers[name].accuracy - compute_mixture_accuracy(others, offers[name].price)
 
 
 def _row(system: System, over: list[str], beyond: float) -> list[Cell]:
-    price, mean = system.price(over).usd, system.accuracy(over).mean
+    price, mean = system.mean_usage(over).usd, system.mean_accuracy(over).mean
     a_right = format_usd(price / mean) if mean else "–"
     return [
-        system.title, accuracy(system.accuracy(over)), format_usd(price), a_right,
-        number(mean / price) if price else "–", points(beyond),
+        system.title, format_accuracy(system.mean_accuracy(over)), format_usd(price), a_right,
+        format_number(mean / price) if price else "–", format_points(beyond),
     ]  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, exhibit, number
-from ops.reports.exhibits._equal import beside_the_best
+from ops.reports.exhibit import ExhibitContent, exhibit, format_number
+from ops.reports.exhibits._equal import compare_with_best
 
 
 @exhibit(
@@ -15,8 +15,8 @@ from ops.reports.exhibits._equal import beside_the_best
     paper="its baselines, each held to five calls (Mixture-of-Agents to eight)",
     needs=("conductor", "opponents"),
 )
-def equal_calls(evidence: Evidence) -> Shown:
+def equal_calls(evidence: Evidence) -> ExhibitContent:
     """Compare with the best opponent within the Conductor's calls per question; opponents as at equal price."""
-    return beside_the_best(
-        evidence, lambda spent: spent.calls, "calls", "number of calls", lambda calls: number(calls, 2)
+    return compare_with_best(
+        evidence, lambda spent: spent.calls, "calls", "number of calls", lambda calls: format_number(calls, 2)
     )

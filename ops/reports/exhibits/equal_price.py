@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, exhibit
-from ops.reports.exhibits._equal import beside_the_best
+from ops.reports.exhibit import ExhibitContent, exhibit
+from ops.reports.exhibits._equal import compare_with_best
 from ops.spending.books import format_usd
 
 
@@ -14,6 +14,6 @@ from ops.spending.books import format_usd
     shows="The best other system that costs no more for a question than the Conductor, and the best at any price.",
     needs=("conductor", "opponents"),
 )
-def equal_price(evidence: Evidence) -> Shown:
+def equal_price(evidence: Evidence) -> ExhibitContent:
     """Compare with the best worker or baseline within the Conductor's price, chosen on the compared questions."""
-    return beside_the_best(evidence, lambda spent: spent.usd, "USD", "price", format_usd)
+    return compare_with_best(evidence, lambda spent: spent.usd, "USD", "price", format_usd)

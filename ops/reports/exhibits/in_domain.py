@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ops.reports import paper
 from ops.reports.evidence import IN_DOMAIN, Evidence, System
-from ops.reports.exhibit import Shown, Table, accuracy, exhibit, number
+from ops.reports.exhibit import ExhibitContent, Table, exhibit, format_accuracy, format_number
 from ops.spending.books import format_usd
 
 
@@ -16,35 +16,36 @@ from ops.spending.books import format_usd
     paper="its efficiency comparison under constrained workers: mean of four tasks, tokens, USD",
     needs=("opponents",),
 )
-def in_domain(evidence: Evidence) -> Shown:
+def in_domain(evidence: Evidence) -> ExhibitContent:
     """Unweighted means over the in-domain benchmarks."""
     over = evidence.groups.get(IN_DOMAIN, [])
-    systems = sorted(evidence.systems.values(), key=lambda system: -system.accuracy(over).mean)
-    where = paper.head(evidence.about.as_paper)
+    systems = sorted(evidence.systems.values(), key=lambda system: -system.mean_accuracy(over).mean)
+    where = paper.column_head(evidence.run.has_paper_setting)
     head = ["system", "accuracy, %", "tokens", "calls", "USD", "latency, s", "p95 latency, s", f"{where}: accuracy, %",
             f"{where}: tokens", f"{where}: USD"]  # fmt: skip
-    rows = [[*_ours(system, over), *_theirs(system, evidence)] for system in systems]
+    rows = [[*_measured_cells(system, over), *_paper_cells(system, evidence)] for system in systems]
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
     note = (
         "Tokens and USD are the workers', prompts and completions together; what the Conductor writes itself is not "
         "counted, what a prompted one writes is. Latency is the critical path's. p95 is the 95th percentile of the "
         "answers' latency, as a mean over the benchmarks."
     )
-    questions = max((system.accuracy(over).n for system in systems), default=0)
-    return Shown([Table("", head, rows, marked, note)], f"{questions:,} questions of {len(over)} benchmarks")
+    questions = max((system.mean_accuracy(over).n for system in systems), default=0)
+    return ExhibitContent([Table("", head, rows, marked, note)], f"{questions:,} questions of {len(over)} benchmarks")
 
 
-def _ours(system: System, over: list[str]) -> list[str]:
-    spent = system.price(over)
+def _measured_cells(system: System, over: list[str]) -> list[str]:
+    spent = system.mean_usage(over)
     return [
-        system.title, accuracy(system.accuracy(over)), number(spent.tokens), number(spent.calls, 2),
-        format_usd(spent.usd), number(spent.latency_s, 2), number(spent.latency_p95_s, 2),
+        system.title, format_accuracy(system.mean_accuracy(over)), format_number(spent.tokens),
+        format_number(spent.calls, 2), format_usd(spent.usd), format_number(spent.latency_s, 2),
+        format_number(spent.latency_p95_s, 2),
     ]  # fmt: skip
 
 
-def _theirs(system: System, evidence: Evidence) -> list[str]:
+def _paper_cells(system: System, evidence: Evidence) -> list[str]:
     name = paper.BEST_WORKER if system.name == evidence.best_worker else system.name
-    known = paper.SYSTEMS.get(name)
+    known = paper.REPORTED_SYSTEMS.get(name)
     if known is None:
         return ["–"] * 3
     tokens = "–" if known.tokens is None else f"{known.tokens:,.0f}"

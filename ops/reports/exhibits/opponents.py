@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Shown, Table, exhibit
+from ops.reports.exhibit import ExhibitContent, Table, exhibit
 
 
 @exhibit(
@@ -13,10 +13,10 @@ from ops.reports.exhibit import Shown, Table, exhibit
     paper="its list of baselines",
     needs=("opponents",),
 )
-def opponents(evidence: Evidence) -> Shown:
+def opponents(evidence: Evidence) -> ExhibitContent:
     """A table of baselines; solo workers need no description."""
-    baselines = evidence.of_kind("baseline")
-    rows = [[system.title, system.source or "–", system.differs or "–"] for system in baselines]
-    workers = len(evidence.of_kind("worker"))
+    baselines = evidence.list_systems("baseline")
+    rows = [[system.title, system.source or "–", system.difference or "–"] for system in baselines]
+    workers = len(evidence.list_systems("worker"))
     table = Table("", ["system", "described in", "what differs here"], rows)
-    return Shown([table], f"{len(baselines)} baselines and {workers} workers alone")
+    return ExhibitContent([table], f"{len(baselines)} baselines and {workers} workers alone")

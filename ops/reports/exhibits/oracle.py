@@ -7,10 +7,10 @@ from statistics import fmean
 import numpy as np
 
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import Cell, Shown, Table, accuracy, exhibit, number
+from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit, format_accuracy, format_number
 from ops.results.statistics import MeanEstimate, OracleEstimate, average_estimates, estimate_oracle
 
-NONE = MeanEstimate(float("nan"), float("nan"), 0)
+NO_ESTIMATE = MeanEstimate(float("nan"), float("nan"), 0)
 
 
 @exhibit(
@@ -21,14 +21,15 @@ NONE = MeanEstimate(float("nan"), float("nan"), 0)
     "luck.",
     needs=("workers",),
 )
-def oracle(evidence: Evidence) -> Shown:
+def oracle(evidence: Evidence) -> ExhibitContent:
     """The oracle, the Conductor and the best worker, by benchmark and in the means."""
     by_benchmark = {
-        name: estimate_oracle(np.array(list(questions.values()))) for name, questions in evidence.answers.items()
+        name: estimate_oracle(np.array(list(questions.values())))
+        for name, questions in evidence.worker_scores.items()
     }
     fair = all(each.cross_fitted is not None for each in by_benchmark.values())
     best = evidence.systems.get(evidence.best_worker)
-    systems = [system for system in (evidence.ours, best) if system]
+    systems = [system for system in (evidence.conductor, best) if system]
     head = [
         "benchmark",
         "questions",
@@ -46,7 +47,7 @@ def oracle(evidence: Evidence) -> Shown:
         "podium evaluate). Its upper bound rewards luck: workers of these accuracies that all find the same questions "
         "hard reach what stands in the column “by chance”."
     )  # fmt: skip
-    return Shown([Table("", head, rows)], evidence.n, said)
+    return ExhibitContent([Table("", head, rows)], evidence.sample_description, said)
 
 
 def _row(
@@ -55,13 +56,13 @@ def _row(
     known = [by_benchmark[name] for name in over if name in by_benchmark]
     plain = average_estimates([each.plain for each in known])
     fitted = [each.cross_fitted for each in known if each.cross_fitted is not None]
-    chosen = average_estimates(fitted) if len(fitted) == len(known) else NONE
+    chosen = average_estimates(fitted) if len(fitted) == len(known) else NO_ESTIMATE
     lucky = fmean(each.by_chance for each in known) if known else float("nan")
     return [
         label,
         plain.n,
-        accuracy(chosen),
-        accuracy(plain),
-        *([] if fair else [number(100 * lucky, 1)]),
-        *(accuracy(system.accuracy(over)) for system in systems),
+        format_accuracy(chosen),
+        format_accuracy(plain),
+        *([] if fair else [format_number(100 * lucky, 1)]),
+        *(format_accuracy(system.mean_accuracy(over)) for system in systems),
     ]

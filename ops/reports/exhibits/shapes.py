@@ -6,7 +6,7 @@ from collections import Counter
 
 from ops.core.charts import StackedBars, compute_shares
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit
 from ops.workflow.strategy import SHAPES, measure_diversity
 
 
@@ -17,9 +17,9 @@ from ops.workflow.strategy import SHAPES, measure_diversity
     paper="its examples of strategies that emerge: planning, verification, aggregation, debate",
     needs=("conductor",),
 )
-def shapes(evidence: Evidence) -> Shown:
+def shapes(evidence: Evidence) -> ExhibitContent:
     """Shares of shapes in %; number of distinct patterns (workers and access lists) and their entropy in bits."""
-    written = evidence.workflows
+    written = evidence.workflow_summaries
     counts = {name: Counter(written[name].shapes if name in written else ()) for name in evidence.benchmarks}
     found = [shape for shape in SHAPES if any(own[shape] for own in counts.values())]
     layers = compute_shares(counts, {str(shape): shape.replace("_", " ") for shape in found})
@@ -32,4 +32,6 @@ def shapes(evidence: Evidence) -> Shown:
     head = ["benchmark", "valid workflows", *(f"{name}, %" for name in layers), "more than one worker, %", "patterns",
             "entropy, bits"]  # fmt: skip
     chart = StackedBars("", "share of valid workflows in %", "benchmark", list(counts), layers)
-    return Shown([chart, Table("", head, rows)], f"{sum(each.written for each in written.values()):,} valid workflows")
+    return ExhibitContent(
+        [chart, Table("", head, rows)], f"{sum(each.written for each in written.values()):,} valid workflows"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.core.charts import StackedBars, compute_shares
 from ops.reports import paper
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit
 from ops.results.statistics import estimate_mean
 from ops.results.summary import count_values_by_benchmark
 
@@ -14,12 +14,12 @@ from ops.results.summary import count_values_by_benchmark
     "Steps by benchmark",
     80,
     shows="How many steps the Conductor's valid workflows have.",
-    paper=f"its account of workflow lengths: {paper.STEPS}",
+    paper=f"its account of workflow lengths: {paper.REPORTED_STEPS}",
     needs=("conductor",),
 )
-def steps(evidence: Evidence) -> Shown:
+def steps(evidence: Evidence) -> ExhibitContent:
     """Shares of workflow lengths in %, and mean lengths ± standard error."""
-    found = count_values_by_benchmark(evidence.conductor, "steps")
+    found = count_values_by_benchmark(evidence.conductor_rows, "steps")
     counts = {name: found[name] for name in evidence.benchmarks}
     lengths = sorted({length for own in counts.values() for length in own})
     layers = compute_shares(counts, {length: f"{length} step{'s' * (length != 1)}" for length in lengths})
@@ -29,6 +29,9 @@ def steps(evidence: Evidence) -> Shown:
         shown = f"{mean.mean:.2f} ± {mean.standard_error:.2f}" if mean.n > 1 else "–"
         rows.append([name, own.total(), shown, *(f"{layer[place]:.0f}" for layer in layers.values())])
     head = ["benchmark", "valid workflows", "mean steps", *(f"{name}, %" for name in layers)]
-    total, answers = sum(own.total() for own in counts.values()), sum(each.rows for each in evidence.workflows.values())
+    total, answers = (
+        sum(own.total() for own in counts.values()),
+        sum(each.rows for each in evidence.workflow_summaries.values()),
+    )
     chart = StackedBars("", "share of valid workflows in %", "benchmark", list(counts), layers)
-    return Shown([chart, Table("", head, rows)], f"{total:,} valid workflows of {answers:,} written")
+    return ExhibitContent([chart, Table("", head, rows)], f"{total:,} valid workflows of {answers:,} written")

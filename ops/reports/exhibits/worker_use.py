@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import Cell, Shown, Table, exhibit
+from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit
 from ops.results.leaderboard import chart_worker_use as charted
 from ops.results.summary import count_worker_steps
 
@@ -15,14 +15,14 @@ from ops.results.summary import count_worker_steps
     paper="its picture of how often each worker is chosen for each task",
     needs=("conductor",),
 )
-def worker_use(evidence: Evidence) -> Shown:
+def worker_use(evidence: Evidence) -> ExhibitContent:
     """Each worker's share of executed steps per domain, in %."""
-    chart = charted(evidence.conductor)
-    totals = {domain: used.total() for domain, used in count_worker_steps(evidence.conductor).items()}
-    answers = sum(each.rows for each in evidence.workflows.values())
+    chart = charted(evidence.conductor_rows)
+    totals = {domain: used.total() for domain, used in count_worker_steps(evidence.conductor_rows).items()}
+    answers = sum(each.rows for each in evidence.workflow_summaries.values())
     rows: list[list[Cell]] = [
         [domain, totals[domain], *(f"{shares[place]:.0f}" for shares in chart.layers.values())]
         for place, domain in enumerate(chart.categories)
     ]
     table = Table("", ["domain", "steps", *(f"{name}, %" for name in chart.layers)], rows)
-    return Shown([chart, table], f"{sum(totals.values()):,} steps of {answers:,} workflows")
+    return ExhibitContent([chart, table], f"{sum(totals.values()):,} steps of {answers:,} workflows")

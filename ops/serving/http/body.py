@@ -26,7 +26,7 @@ async def read_body(request: Request) -> Mapping[str, Any]:
     raw = await request.body()
     try:
         text = raw.decode()
-        body = json.loads(text, parse_constant=_no_number)
+        body = json.loads(text, parse_constant=_refuse_constant)
         if "\\ud" in text or "\\uD" in text:  # only an escape sequence can produce half of a surrogate pair
             check_encodable(body)
     except (ValueError, RecursionError):
@@ -37,7 +37,7 @@ async def read_body(request: Request) -> Mapping[str, Any]:
 
 
 @asynccontextmanager
-async def cancelled_if_gone(request: Request) -> AsyncIterator[None]:
+async def cancel_on_disconnect(request: Request) -> AsyncIterator[None]:
     """Cancel the block when the client disconnects. Raises `ClientDisconnect`.
 
     The body must have been read before, so that the next event of the connection is its end.
@@ -63,5 +63,5 @@ async def cancelled_if_gone(request: Request) -> AsyncIterator[None]:
         raise ClientDisconnect from None
 
 
-def _no_number(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")

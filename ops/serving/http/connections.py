@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 KEEP_ALIVE_S = 75
 """The seconds for which an idle connection stays open. This is longer than proxies and clients keep theirs open;
 otherwise they would send requests on connections that are being closed."""
-MOST = 20_000
+MAX_CONNECTIONS = 20_000
 """The maximum number of connections, even if the limit of open files allows more."""
 RESERVED_FILES = 256
 """How many open files are reserved for everything else: cache, ledger, connections to workers, sockets being accepted.
 """
-LEAST_FILES = 256
+MIN_OPEN_FILES = 256
 """With fewer open files than this, a server could not answer every request that it accepts."""
-ACCEPTED_TOGETHER = 16
+ACCEPT_BATCH = 16
 """How many sockets asyncio accepts before it closes others. It is far smaller than the number of reserved files."""
-QUEUED = 2048
+ACCEPT_QUEUE = 2048
 """How many connections the kernel holds until they are accepted."""
-SAID_AGAIN_S = 60.0
+WARNING_INTERVAL_S = 60.0
 """The minimum number of seconds between two warnings about the same problem."""
 
 Phase = Literal["new", "idle", "body", "working"]
@@ -49,18 +49,18 @@ class ConnectionLimits:
 
     def __init__(self, settings: Serving, open_files: int) -> None:
         room = open_files - min(RESERVED_FILES, 2 * open_files // 3)
-        self.most = min(settings.connections or MOST, room)
+        self.most = min(settings.connections or MAX_CONNECTIONS, room)
         self.head_s, self.body_s = settings.head_s, settings.body_s
         self._phases: dict[Phase, dict[LimitedConnection, None]] = {"new": {}, "idle": {}, "body": {}, "working": {}}
-        self._said_at = -SAID_AGAIN_S
+        self._said_at = -WARNING_INTERVAL_S
         self._unsaid = 0
 
     @property
-    def open(self) -> int:
+    def open_count(self) -> int:
         """Return the number of open connections."""
         return sum(map(len, self._phases.values()))
 
-    def move(self, connection: LimitedConnection, before: Phase | None, after: Phase | None) -> None:
+    def change_phase(self, connection: LimitedConnection, before: Phase | None, after: Phase | None) -> None:
         """Count a connection in its new phase, and no longer in the phase `before`."""
         if before is not None:
             self._phases[before].pop(connection, None)
@@ -73,26 +73,28 @@ class ConnectionLimits:
 
         Returns whether that was possible.
         """
-        if self.open <= self.most:
+        if self.open_count <= self.most:
             return True
-        self.warn(f"there are more than {self.most} connections: idle ones are closed, and others refused")
+        self.warn_once_a_minute(
+            f"there are more than {self.most} connections: idle ones are closed, and others refused"
+        )
         for waiting in (self._phases["new"], self._phases["idle"], self._phases["body"]):
             newest = 1 if waiting is self._phases["new"] else 0
-            while self.open > self.most and len(waiting) > newest:
-                next(iter(waiting)).end()
-        return self.open <= self.most
+            while self.open_count > self.most and len(waiting) > newest:
+                next(iter(waiting)).close_with()
+        return self.open_count <= self.most
 
-    def warn(self, problem: str) -> None:
+    def warn_once_a_minute(self, problem: str) -> None:
         """Log a problem that may occur thousands of times in a row, at most once a minute."""
         self._unsaid += 1
-        if time.monotonic() - self._said_at >= SAID_AGAIN_S:
+        if time.monotonic() - self._said_at >= WARNING_INTERVAL_S:
             log.warning("%s (%d times since the last warning)", problem, self._unsaid)
             self._said_at, self._unsaid = time.monotonic(), 0
 
-    def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Handle an error of the event loop. Sockets that cannot be accepted lead to a warning without a traceback."""
         if isinstance(error := context.get("exception"), OSError) and "socket.accept" in str(context.get("message")):
-            self.warn(f"a connection could not be accepted ({error})")
+            self.warn_once_a_minute(f"a connection could not be accepted ({error})")
         else:
             loop.default_exception_handler(context)
 
@@ -113,66 +115,68 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         client = transport.get_extra_info("socket")
         if client.family in (socket.AF_INET, socket.AF_INET6):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._enter("new", self._limits.head_s)
+        self._enter_phase("new", self._limits.head_s)
         self._refused = not self._limits.make_room()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
-            self.end(ApiError(503, "server_error", "too_many_connections", "too many connections: ask again later"))
+            self.close_with(
+                ApiError(503, "server_error", "too_many_connections", "too many connections: ask again later")
+            )
             return
         before = self._phase
         super().data_received(data)
-        self._follow(head=before != "body")
+        self._update_phase(head=before != "body")
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._follow(head=False)
+        self._update_phase(head=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._enter(None)
+        self._enter_phase(None)
         super().connection_lost(exc)
 
-    def end(self, failure: ApiError | None = None) -> None:
+    def close_with(self, failure: ApiError | None = None) -> None:
         """Close the connection, after an error response if no response has begun."""
-        self._enter(None)
+        self._enter_phase(None)
         if self.transport.is_closing():
             return
         if failure is not None and (
             self.cycle is None or self.cycle.response_complete or not self.cycle.response_started
         ):
-            self.transport.write(_whole(failure))
+            self.transport.write(_format_response(failure))
         self.transport.close()
 
-    def _follow(self, *, head: bool) -> None:
+    def _update_phase(self, *, head: bool) -> None:
         """Enter the phase of the request in progress; `head`: a part of the next request's headers has come."""
         cycle = self.cycle
         if self.transport.is_closing():
-            self._enter(None)
+            self._enter_phase(None)
         elif cycle is None:
-            self._enter("new", self._limits.head_s)
+            self._enter_phase("new", self._limits.head_s)
         elif cycle.more_body:
-            self._enter("body", self._limits.body_s, cycle)
+            self._enter_phase("body", self._limits.body_s, cycle)
         elif not cycle.response_complete:
-            self._enter("working")
+            self._enter_phase("working")
         else:
-            self._enter("idle", self._limits.head_s if head else KEEP_ALIVE_S, (cycle, head))
+            self._enter_phase("idle", self._limits.head_s if head else KEEP_ALIVE_S, (cycle, head))
 
-    def _enter(self, phase: Phase | None, seconds: float | None = None, waits_for: Any = None) -> None:
+    def _enter_phase(self, phase: Phase | None, seconds: float | None = None, waits_for: Any = None) -> None:
         """Enter a phase with its time limit; within the same phase, the time continues."""
         if phase == self._phase and waits_for == self._waits_for:
             return
-        self._limits.move(self, self._phase, phase)
+        self._limits.change_phase(self, self._phase, phase)
         self._phase, self._waits_for = phase, waits_for
         if self._timer is not None:
             self._timer.cancel()
-        late = None if phase == "idle" and not waits_for[1] else _LATE
-        self._timer = None if seconds is None else self.loop.call_later(seconds, self.end, late)
+        late = None if phase == "idle" and not waits_for[1] else _REQUEST_TIMEOUT
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self.close_with, late)
 
 
-_LATE = ApiError(408, "invalid_request_error", "request_timeout", "the request did not arrive in time")
+_REQUEST_TIMEOUT = ApiError(408, "invalid_request_error", "request_timeout", "the request did not arrive in time")
 
 
-def _whole(failure: ApiError) -> bytes:
+def _format_response(failure: ApiError) -> bytes:
     """An error as the bytes of a whole response."""
     body = json.dumps({"error": failure.error}).encode()
     head = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ops.serving.answer import Answer
-from ops.serving.follow import Swap
+from ops.serving.follow import SwapResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class Metrics:
         self.traces_dropped = Counter("podium_traces_dropped", "Traces that were lost.", registry=own)
         self.traces_waiting = Gauge("podium_traces_waiting", "Traces that are not stored yet.", registry=own)
 
-    def answered(self, answer: Answer) -> None:
+    def count_answer(self, answer: Answer) -> None:
         """Count the result of one request with its calls and fallbacks."""
         self._answers.labels(answer.status).inc()
         for part in ("writing", "working"):
@@ -65,27 +65,27 @@ class Metrics:
             if fallback.reason == "misconfigured":
                 self._failures.labels(fallback.worker, fallback.reason).inc()
 
-    def waited(self, seconds: float) -> None:
+    def record_wait(self, seconds: float) -> None:
         """Record how many seconds a request waited before it was admitted."""
         self._parts.labels("waiting").observe(seconds)
 
-    def written(self, size: int) -> None:
+    def record_batch(self, size: int) -> None:
         """Record the size of a batch. It may be called from any thread."""
         self._batch.observe(size)
 
-    def swapped(self, swap: Swap, version: str) -> None:
+    def count_swap(self, swap: SwapResult, version: str) -> None:
         """Record an attempt to change the version in service."""
         self._swaps.labels(swap).inc()
         if swap == "loaded":
             self._champion.clear()
             self._champion.labels(version).set(1)
 
-    def watch(self, in_flight: Callable[[], float], waiting: Callable[[], float]) -> None:
+    def watch_gauges(self, in_flight: Callable[[], float], waiting: Callable[[], float]) -> None:
         """Register functions that give the numbers of requests in flight and waiting; each scrape calls them."""
         self.in_flight.set_function(in_flight)
         self.waiting.set_function(waiting)
 
-    def page(self) -> tuple[bytes, str]:
+    def render_page(self) -> tuple[bytes, str]:
         """Return the page of metrics and its content type."""
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 

@@ -22,22 +22,22 @@ from ops.core.processes import raise_open_file_limit
 from ops.core.running import collect_garbage_rarely
 from ops.core.workspace import Workspace
 from ops.serving.engine import ServingEngine
-from ops.serving.follow import Follower, Source
-from ops.serving.http.access import Access
-from ops.serving.http.admission import Admission
+from ops.serving.follow import VersionFollower, VersionSource
+from ops.serving.http.access import AccessControl
+from ops.serving.http.admission import AdmissionControl
 from ops.serving.http.connections import (
-    ACCEPTED_TOGETHER,
+    ACCEPT_BATCH,
+    ACCEPT_QUEUE,
     KEEP_ALIVE_S,
-    LEAST_FILES,
-    QUEUED,
+    MIN_OPEN_FILES,
     ConnectionLimits,
     LimitedConnection,
 )
 from ops.serving.http.metrics import Metrics
 from ops.serving.http.middleware import ERROR_HANDLERS, RequestMiddleware
-from ops.serving.http.routes import Routes, Traces
+from ops.serving.http.routes import Routes, TraceSink
 
-GRACE_S = 5
+SHUTDOWN_GRACE_S = 5
 """The seconds after which requests that are still in flight are cut off, counted from the end of the drain time."""
 
 
@@ -45,13 +45,21 @@ class ServingApp:
     """The parts of one server. uvicorn runs its attribute `asgi`."""
 
     def __init__(
-        self, workspace: Workspace, settings: Serving, source: Source, access: Access, *, traces: Traces | None = None
+        self,
+        workspace: Workspace,
+        settings: Serving,
+        source: VersionSource,
+        access: AccessControl,
+        *,
+        traces: TraceSink | None = None,
     ) -> None:
         self.metrics = Metrics()
-        self.admission = Admission(settings.at_once, settings.waiting)
-        self.engine = ServingEngine(workspace, settings, on_answer=self.metrics.answered)
-        self.follower = Follower(self.engine, source, on_batch=self.metrics.written, on_attempt=self.metrics.swapped)
-        self.metrics.watch(lambda: self.admission.in_flight, lambda: self.admission.waiting)
+        self.admission = AdmissionControl(settings.at_once, settings.waiting)
+        self.engine = ServingEngine(workspace, settings, on_answer=self.metrics.count_answer)
+        self.follower = VersionFollower(
+            self.engine, source, on_batch=self.metrics.record_batch, on_attempt=self.metrics.count_swap
+        )
+        self.metrics.watch_gauges(lambda: self.admission.in_flight, lambda: self.admission.waiting)
         self.broken = ""
         """Why no version could be loaded at the start."""
         self.on_first: Callable[[str], None] = lambda version: None
@@ -86,7 +94,7 @@ class ServingApp:
             self.engine.close()
 
     async def _follow(self) -> None:
-        await self.follower.look()
+        await self.follower.check_version()
         if self.engine.loaded is None:
             self.broken = self.follower.problem
             self.on_broken(self.broken)
@@ -106,10 +114,12 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(QUEUED)  # asyncio uses one number for this queue and for the sockets accepted together
+            listening.listen(
+                ACCEPT_QUEUE
+            )  # asyncio uses one number for this queue and for the sockets accepted together
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        emptying = asyncio.ensure_future(self._serving.admission.empty(self._serving.engine.settings.drain_s))
+        emptying = asyncio.ensure_future(self._serving.admission.drain(self._serving.engine.settings.drain_s))
         while not emptying.done() and not self.force_exit:  # noqa: ASYNC110  (uvicorn's second signal sets a flag)
             await asyncio.sleep(0.05)
         emptying.cancel()
@@ -131,24 +141,24 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(ending)
 
 
-def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] = lambda: None) -> None:
-    """Serve until a signal arrives. With `port` 0, any free port is used. `when_loaded` is called once, with the first
+def run_server(app: ServingApp, host: str, port: int, on_loaded: Callable[[], None] = lambda: None) -> None:
+    """Serve until a signal arrives. With `port` 0, any free port is used. `on_loaded` is called once, with the first
     version.
 
     Raises `PodiumError` if the process may open too few files, if the port is in use, or if the champion cannot be
     loaded at the start.
     """
-    if (open_files := raise_open_file_limit()) < LEAST_FILES:
-        problem = f"this process may open {open_files} files, and serving needs {LEAST_FILES}"
+    if (open_files := raise_open_file_limit()) < MIN_OPEN_FILES:
+        problem = f"this process may open {open_files} files, and serving needs {MIN_OPEN_FILES}"
         raise PodiumError(f"{problem}. Raise the limit: `ulimit -Hn` shows it")
     try:
-        listening = socket.create_server((host, port), family=_family(host))
+        listening = socket.create_server((host, port), family=_address_family(host))
     except OSError as error:
         raise PodiumError(f"{host}:{port}: {error.strerror}. Choose another with --port") from None
     place = f"http://{host}:{listening.getsockname()[1]}"
 
     def loaded(version: str) -> None:
-        when_loaded()
+        on_loaded()
         print(f"conductor {version} at {place}/v1, Ctrl-C ends it", flush=True)
 
     app.on_first = loaded
@@ -157,13 +167,13 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
     config = uvicorn.Config(
         app.asgi,
         http=cast("Any", partial(LimitedConnection, limits)),
-        backlog=ACCEPTED_TOGETHER,
+        backlog=ACCEPT_BATCH,
         log_level="error",  # a client that sends no HTTP causes no warning
         access_log=False,
         lifespan="on",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
     )
     server = _Server(config, app)
 
@@ -178,9 +188,9 @@ def run(app: ServingApp, host: str, port: int, when_loaded: Callable[[], None] =
 
 
 async def _serve(server: uvicorn.Server, listening: socket.socket, limits: ConnectionLimits) -> None:
-    asyncio.get_running_loop().set_exception_handler(limits.on_loop_error)
+    asyncio.get_running_loop().set_exception_handler(limits.handle_loop_error)
     await server.serve([listening])
 
 
-def _family(host: str) -> socket.AddressFamily:
+def _address_family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -8,15 +8,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.serving.answer import Answer, Fallback
-from ops.serving.openai.api_request import DEFAULTS, NO_EFFECT, READ, ApiRequest, check_parameters, read_common
-from ops.serving.openai.conversation import question_text
+from ops.serving.openai.api_request import (
+    COMMON_PARAMETERS,
+    IGNORED_PARAMETERS,
+    REFUSED_PARAMETERS,
+    ApiRequest,
+    check_parameters,
+    read_common_parameters,
+)
+from ops.serving.openai.conversation import format_conversation
 from ops.serving.request_options import RequestError
 from ops.workflow.trace import StepTrace
 
 _BOUNDS = ("max_tokens", "max_completion_tokens")
-HONOURED = READ | {"messages", "response_format", *_BOUNDS}
-IRRELEVANT = NO_EFFECT | {"prediction", "seed"}
-REFUSED = DEFAULTS | {
+HONOURED = COMMON_PARAMETERS | {"messages", "response_format", *_BOUNDS}
+IRRELEVANT = IGNORED_PARAMETERS | {"prediction", "seed"}
+REFUSED = REFUSED_PARAMETERS | {
     "n": (1,),
     "stop": (),
     "logit_bias": (),
@@ -33,60 +40,63 @@ REFUSED = DEFAULTS | {
 }
 
 
-def read(body: Mapping[str, Any]) -> ApiRequest:
+def read_request(body: Mapping[str, Any]) -> ApiRequest:
     """Read a request from a body. Raises `RequestError`."""
     check_parameters(body, HONOURED, IRRELEVANT, REFUSED)
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise RequestError("messages", "is not a list of messages", 'Send [{"role": "user", "content": "…"}]')
     form = "response_format", body.get("response_format")
-    return read_common(body, question_text(messages, "messages"), "messages", _BOUNDS, form)
+    return read_common_parameters(body, format_conversation(messages, "messages"), "messages", _BOUNDS, form)
 
 
-class ChatShape:
+class ChatWriter:
     """Writes the response to one request, whole or in chunks."""
 
-    done = "[DONE]"
+    end_marker = "[DONE]"
     """The text that ends a stream."""
 
     def __init__(self, request: ApiRequest) -> None:
         self._request = request
         self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def write_response(self, answer: Answer) -> dict[str, Any]:
         """Return the response object; its field `podium` says how the answer was made."""
         message = {"role": "assistant", "content": answer.text, "refusal": None}
-        return self._object("chat.completion", answer.version) | {
+        return self._make_object("chat.completion", answer.version) | {
             "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}],
-            "usage": usage(answer),
-            "podium": answer.account(texts=self._request.options.workflow),
+            "usage": describe_usage(answer),
+            "podium": answer.as_account(texts=self._request.options.workflow),
         }
 
-    def begin(self, version: str) -> Iterator[dict[str, Any]]:
+    def write_start(self, version: str) -> Iterator[dict[str, Any]]:
         """Yield the first chunk, before there is an answer."""
-        yield self._chunk(version, {"role": "assistant", "content": ""})
+        yield self._make_chunk(version, {"role": "assistant", "content": ""})
 
-    def progress(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
+    def write_progress(self, version: str, item: StepTrace | Fallback) -> Iterator[dict[str, Any]]:
         """Yield a chunk with an empty delta and, in `podium`, the step that has ended or the fallback."""
-        yield self._chunk(version, {}) | {"podium": progress_item(item, texts=self._request.options.workflow)}
+        yield self._make_chunk(version, {}) | {"podium": describe_progress(item, texts=self._request.options.workflow)}
 
-    def end(self, answer: Answer) -> Iterator[dict[str, Any]]:
+    def write_end(self, answer: Answer) -> Iterator[dict[str, Any]]:
         """Yield the answer, how it was made, and the usage if the request asks for it."""
-        yield self._chunk(answer.version, {"content": answer.text})
-        account = {"podium": answer.account(texts=self._request.options.workflow)}
-        yield self._chunk(answer.version, {}, answer.finish_reason) | account
+        yield self._make_chunk(answer.version, {"content": answer.text})
+        account = {"podium": answer.as_account(texts=self._request.options.workflow)}
+        yield self._make_chunk(answer.version, {}, answer.finish_reason) | account
         if self._request.include_usage:
-            yield self._object("chat.completion.chunk", answer.version) | {"choices": [], "usage": usage(answer)}
+            yield self._make_object("chat.completion.chunk", answer.version) | {
+                "choices": [],
+                "usage": describe_usage(answer),
+            }
 
-    def broken(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def write_error(self, error: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield an error after the stream has begun."""
         yield {"error": error}
 
-    def _chunk(self, version: str, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    def _make_chunk(self, version: str, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return self._object("chat.completion.chunk", version) | {"choices": [choice]}
+        return self._make_object("chat.completion.chunk", version) | {"choices": [choice]}
 
-    def _object(self, kind: str, version: str) -> dict[str, Any]:
+    def _make_object(self, kind: str, version: str) -> dict[str, Any]:
         return {
             "id": self._id,
             "object": kind,
@@ -96,7 +106,7 @@ class ChatShape:
         }
 
 
-def usage(answer: Answer) -> dict[str, Any]:
+def describe_usage(answer: Answer) -> dict[str, Any]:
     """Return the workers' tokens over all calls. The Conductor's own tokens cost nothing and are not included."""
     return {
         "prompt_tokens": answer.prompt_tokens,
@@ -105,7 +115,7 @@ def usage(answer: Answer) -> dict[str, Any]:
     }
 
 
-def progress_item(item: StepTrace | Fallback, *, texts: bool) -> dict[str, Any]:
+def describe_progress(item: StepTrace | Fallback, *, texts: bool) -> dict[str, Any]:
     """Return a step or a fallback as an event of a stream."""
     if isinstance(item, Fallback):
         return {"fallback": item._asdict()}

@@ -39,18 +39,18 @@ class ApiError(Exception):
         return error if self.account is None else error | {"podium": self.account}
 
 
-def crowded(waiting: int, retry_after_s: float) -> ApiError:
+def make_overload_error(waiting: int, retry_after_s: float) -> ApiError:
     """Return the error for a request that finds all places taken, also those in the queue."""
     words = f"all places are taken and {waiting} requests wait: ask again later, or raise at_once or waiting"
-    return ApiError(429, "rate_limit_error", "rate_limit_exceeded", words, headers=_after(retry_after_s))
+    return ApiError(429, "rate_limit_error", "rate_limit_exceeded", words, headers=_retry_after_header(retry_after_s))
 
 
-def not_ready(words: str, retry_after_s: float) -> ApiError:
+def make_not_ready_error(words: str, retry_after_s: float) -> ApiError:
     """Return the error for a request that arrives before a version is in service, or while the server is ending."""
-    return ApiError(503, "server_error", "not_ready", words, headers=_after(retry_after_s))
+    return ApiError(503, "server_error", "not_ready", words, headers=_retry_after_header(retry_after_s))
 
 
-def of_error(error: PodiumError) -> ApiError:
+def convert_podium_error(error: PodiumError) -> ApiError:
     """Return the error response for a request that was refused."""
     if isinstance(error, UnknownModelError):
         return ApiError(404, "invalid_request_error", "model_not_found", str(error), error.where)
@@ -59,23 +59,23 @@ def of_error(error: PodiumError) -> ApiError:
     if isinstance(error, RequestError):
         return ApiError(400, "invalid_request_error", "invalid_value", str(error), error.where)
     if isinstance(error, NotLoadedError):
-        return not_ready(str(error), 2)
+        return make_not_ready_error(str(error), 2)
     if isinstance(error, CacheUnavailable):
-        return not_ready(str(error), 10)
-    return internal(str(error))
+        return make_not_ready_error(str(error), 10)
+    return make_internal_error(str(error))
 
 
-def of_exception(error: Exception, request: str) -> ApiError:
+def convert_exception(error: Exception, request: str) -> ApiError:
     """Return the error response for any exception, to the request with this id. An unexpected exception is logged."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, PodiumError):
-        return of_error(error)
+        return convert_podium_error(error)
     log.error("request %s failed", request, exc_info=error)
-    return internal(f"the server failed; its log says more under {request}")
+    return make_internal_error(f"the server failed; its log says more under {request}")
 
 
-_ENDS: dict[str, tuple[int, str, str]] = {
+_ERROR_OF_STATUS: dict[str, tuple[int, str, str]] = {
     "no_workflow": (502, "server_error", "no_workflow"),
     "unreachable": (502, "server_error", "workers_unreachable"),
     "refused": (400, "invalid_request_error", "content_filter"),
@@ -92,18 +92,18 @@ _ENDS: dict[str, tuple[int, str, str]] = {
 }
 
 
-def of_answer(answer: Answer, options: RequestOptions) -> ApiError:
+def make_answer_error(answer: Answer, options: RequestOptions) -> ApiError:
     """Return the error response for a request that was processed and has no answer."""
-    status, kind, code = _ENDS[answer.status]
-    headers = _after(10) if answer.status == "unreachable" else dict(DO_NOT_RETRY)
+    status, kind, code = _ERROR_OF_STATUS[answer.status]
+    headers = _retry_after_header(10) if answer.status == "unreachable" else dict(DO_NOT_RETRY)
     field = f"{options.field}.budget_usd" if answer.status == "over_budget" and options.budget_usd is not None else None
-    return ApiError(status, kind, code, answer.error, field, headers, answer.account(texts=options.workflow))
+    return ApiError(status, kind, code, answer.error, field, headers, answer.as_account(texts=options.workflow))
 
 
-def internal(words: str) -> ApiError:
+def make_internal_error(words: str) -> ApiError:
     """Return the error response for a defect or an unexpected failure."""
     return ApiError(500, "server_error", "internal_error", words, headers=dict(DO_NOT_RETRY))
 
 
-def _after(seconds: float) -> dict[str, str]:
+def _retry_after_header(seconds: float) -> dict[str, str]:
     return {"retry-after": str(max(1, math.ceil(seconds)))}

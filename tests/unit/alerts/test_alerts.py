@@ -25,7 +25,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
 from ops.alerts import Notice, channels, notify
 from ops.alerts.catalogue import CATALOGUE, RUN_FAILED, Alert
-from ops.alerts.notify import kept
+from ops.alerts.notify import load_notices
 from ops.config import ALERT_KINDS, Alerts, load_alerts
 from ops.core.errors import ConfigError
 from ops.core.processes import free_port
@@ -164,7 +164,7 @@ def mailbox(workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the pauses between attempts, because the test counts attempts."""
-    monkeypatch.setattr(channels, "PAUSE_S", 0.0)
+    monkeypatch.setattr(channels, "RETRY_PAUSE_S", 0.0)
 
 
 def mail(port: int, user: str = "podium", service: str = "mailtos", password: str = "${MAIL_PASSWORD}") -> str:
@@ -174,8 +174,8 @@ def mail(port: int, user: str = "podium", service: str = "mailtos", password: st
 
 def problems(workspace: Workspace, notice: Notice = NOTICE) -> list[str]:
     """Return the problems that `notify` reported, which are also in the record."""
-    shown = [delivery.problem for delivery in notify(workspace, notice) if not delivery.taken]
-    assert list(kept(workspace, 1)[0].problems) == shown
+    shown = [delivery.problem for delivery in notify(workspace, notice) if not delivery.is_accepted]
+    assert list(load_notices(workspace, 1)[0].problems) == shown
     return shown
 
 
@@ -183,13 +183,13 @@ def test_a_webhook_gets_the_notice_and_the_record_keeps_it(workspace: Workspace,
     assert problems(workspace) == []
     [body] = hook.taken
     assert (body["title"], body["message"], body["type"]) == (NOTICE.heading, NOTICE.body, "failure")
-    assert kept(workspace, 5)[0].notice == NOTICE
+    assert load_notices(workspace, 5)[0].notice == NOTICE
 
 
 def test_a_notice_of_one_occasion_is_sent_once(workspace: Workspace, hook: Hook) -> None:
     for _ in range(2):
         notify(workspace, Notice("drift", "the worker drifted", occasion="worker 3, night 12"))
-    assert len(hook.taken) == len(kept(workspace, 9)) == 1
+    assert len(hook.taken) == len(load_notices(workspace, 9)) == 1
 
 
 @pytest.mark.parametrize(("answer", "said"), [
@@ -293,7 +293,7 @@ def test_each_channel_gets_its_kinds(workspace: Workspace, hook: Hook, mailbox: 
         assert problems(workspace, Notice(kind, kind)) == []  # type: ignore[arg-type]
     assert [body["title"] for body in hook.taken] == ["[podium] promotion: promotion"]
     assert {message["subject"] for message in mailbox.messages} == {"[podium] budget: budget"}
-    assert [entry.notice.kind for entry in kept(workspace, 9)] == ["promotion", "drift", "budget", "failure"]
+    assert [entry.notice.kind for entry in load_notices(workspace, 9)] == ["promotion", "drift", "budget", "failure"]
 
 
 def test_a_mistake_in_the_file_ends_no_run(workspace: Workspace, caplog: pytest.LogCaptureFixture) -> None:
@@ -306,7 +306,7 @@ def test_a_mistake_in_the_file_ends_no_run(workspace: Workspace, caplog: pytest.
 def test_a_record_that_cannot_be_written_ends_no_run(workspace: Workspace, hook: Hook) -> None:
     workspace.state.write_text("a file where a folder should be")
     [team, record] = notify(workspace, NOTICE)
-    assert team.taken and record.channel == "record"
+    assert team.is_accepted and record.channel == "record"
     assert "alerts.jsonl" in record.problem or ".podium" in record.problem
 
 
@@ -407,7 +407,7 @@ def test_its_kind_is_one_of_the_configuration_and_its_command_exists(alert: Aler
     assert alert.kind in ALERT_KINDS
     if alert.command.startswith("{"):
         return
-    _, name, *rest = shlex.split(alert.example)
+    _, name, *rest = shlex.split(alert.command_template)
     command = main.podium.get_command(click.Context(main.podium), name)
     assert command is not None, name
     options = {each for parameter in command.params for each in parameter.opts}
@@ -416,4 +416,4 @@ def test_its_kind_is_one_of_the_configuration_and_its_command_exists(alert: Aler
 
 def test_a_command_without_its_values_is_refused() -> None:
     with pytest.raises(KeyError, match="the_same_command"):
-        RUN_FAILED.notice("a run failed")
+        RUN_FAILED.make_notice("a run failed")

@@ -25,7 +25,7 @@ from ops.quality import stage_checks
 from ops.quality.gold import GoldGrade, grade_gold
 from ops.stages import raw_problems
 from ops.stages.raw_problems import materialize_raw
-from ops.versioning.settings import data_settings
+from ops.versioning.settings import select_data_settings
 from tests.command import podium
 from tests.setups import without_workers
 from tests.unit.data.inputs import lines, materialize_all, recipe_of, write_rows
@@ -210,7 +210,7 @@ def test_malformed_rows_are_counted_apart(workspace: Workspace) -> None:
 
 def test_recorded_data_settings_contain_the_share_only_if_it_was_changed(workspace: Workspace) -> None:
     setups = (gold(workspace, 0, **source) for source in ({}, {"max_failing_gold_share": 0.02}))
-    unsaid, said = (data_settings(setup.recipe, setup.pool)["benchmarks"]["rlpr"] for setup in setups)
+    unsaid, said = (select_data_settings(setup.recipe, setup.pool)["benchmarks"]["rlpr"] for setup in setups)
     assert "max_failing_gold_share" not in unsaid
     assert said == unsaid | {"max_failing_gold_share": 0.02}
 

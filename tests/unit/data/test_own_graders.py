@@ -31,8 +31,8 @@ from ops.quality.agreement import (
     save_agreement,
 )
 from ops.quality.gold import grade_gold
-from ops.release.judgement import with_judges
-from ops.release.promotion import Check, GateDecision
+from ops.release.judgement import add_judge_checks
+from ops.release.promotion import GateCheck, GateDecision
 from tests.builders import Answering, make_problem
 from tests.unit.data.inputs import write_rows
 
@@ -254,15 +254,15 @@ def test_the_gate_wants_the_lower_end_of_a_judges_agreement(workspace: Workspace
     rlpr = recipe.benchmarks["rlpr"].model_copy(update={"grader": OWN})
     benchmarks = recipe.benchmarks | {"rlpr": rlpr}
     made = replace(unjudged, recipe=recipe.model_copy(update={"benchmarks": benchmarks}))
-    yes = GateDecision(True, (Check("gain", 0.1, 0.0, True, ""),))
-    assert with_judges(unjudged, gate, yes) == yes, "a recipe without judges"
-    decided = with_judges(made, gate, yes)
+    yes = GateDecision(True, (GateCheck("gain", 0.1, 0.0, True, ""),))
+    assert add_judge_checks(unjudged, gate, yes) == yes, "a recipe without judges"
+    decided = add_judge_checks(made, gate, yes)
     assert not decided.promote and "podium data gold quickstart" in decided.failed[0].explanation
     for same, promoted in (
         (AgreementRate(9, 10), False),
         (AgreementRate(198, 200), True),
     ):  # 9 of 10 may be far below 0.8
         save_agreement(workspace, OWN, JudgeAgreement("rlpr", "judge", "gold answers", same, same, 0, 0.0))
-        decided = with_judges(made, gate, yes)
+        decided = add_judge_checks(made, gate, yes)
         assert decided.promote == promoted and len(decided.checks) == 2
-    assert not with_judges(made, gate, GateDecision(False, yes.checks)).promote, "agreement alone promotes nothing"
+    assert not add_judge_checks(made, gate, GateDecision(False, yes.checks)).promote, "agreement alone promotes nothing"

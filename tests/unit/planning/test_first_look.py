@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from assets.resources import Podium
+from assets.resources import RunResource
 from ops.config import Setup, Snapshot
 from ops.core.errors import ConfigError
 from ops.core.installation import resources_folder
@@ -22,7 +22,7 @@ from ops.planning.estimate import add_costs
 from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import find_missing
 from ops.planning.requirements.data import report_left_out
-from pipelines.first_look import agree_to_leave_out, write_recipe
+from pipelines.first_look import choose_excluded_workers, write_recipe
 from tests.command import podium
 from tests.unit.planning.conftest import NOTHING
 
@@ -164,14 +164,14 @@ def test_init_asks_before_it_leaves_out_a_worker(tmp_path: Path, monkeypatch: py
         return [each.what for each in Setup.read(workspace, name).left_out if not each.agreed]
 
     with pytest.raises(ConfigError, match=r"claude-opus-5-5 costs more than 12 USD.*--without claude-opus-5-5"):
-        agree_to_leave_out(workspace, name, True, ())
+        choose_excluded_workers(workspace, name, True, ())
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("click.confirm", lambda *_, **__: False)
     with pytest.raises(click.exceptions.Exit):
-        agree_to_leave_out(workspace, name, False, ())
+        choose_excluded_workers(workspace, name, False, ())
     assert left() == ["claude-opus-5-5"]
     monkeypatch.setattr("click.confirm", lambda *_, **__: True)
-    agree_to_leave_out(workspace, name, False, ())
+    choose_excluded_workers(workspace, name, False, ())
     assert left() == []
     write_recipe(workspace, "anthropic")
     assert left() == [], "the answer is in the recipe"
@@ -180,7 +180,7 @@ def test_init_asks_before_it_leaves_out_a_worker(tmp_path: Path, monkeypatch: py
 def test_init_takes_the_flag_for_the_answer(tmp_path: Path) -> None:
     workspace, name = _copied(tmp_path), "first-look-anthropic"
     write_recipe(workspace, "anthropic")
-    agree_to_leave_out(workspace, name, True, ("claude-opus-5-5",))
+    choose_excluded_workers(workspace, name, True, ("claude-opus-5-5",))
     assert [each.agreed for each in Setup.read(workspace, name).left_out] == [True, True]
 
 
@@ -219,7 +219,7 @@ def test_a_router_over_answers_that_are_there_costs_nothing_more() -> None:
 
 def test_a_repeated_run_has_the_same_pool() -> None:
     asked = Snapshot.capture(CONFIG, "first-look@gemini", 7, "commit")
-    again = Podium(root=str(CONFIG.parent), recipe="quickstart").repeating(asked)
+    again = RunResource(root=str(CONFIG.parent), recipe="quickstart").for_new_run(asked)
     assert (again.recipe, again.pool, again.seed) == ("first-look", "gemini", 7)
-    assert again.snapshot().recipe_file == "first-look@gemini"
-    assert again.run_config()["resources"]["podium"]["config"]["pool"] == "gemini"
+    assert again.get_snapshot().recipe_file == "first-look@gemini"
+    assert again.make_run_config()["resources"]["podium"]["config"]["pool"] == "gemini"

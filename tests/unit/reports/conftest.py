@@ -9,8 +9,8 @@ import pytest
 
 from ops.core.usage import Usage
 from ops.evaluation.study import STUDIES
-from ops.reports.evidence import About, Evidence, Experiment, Kind, System, drawn_at_random
-from ops.reports.exhibit import Made, make
+from ops.reports.evidence import Evidence, Experiment, Kind, RunInfo, System, make_random_worker
+from ops.reports.exhibit import MadeExhibit, make_exhibits
 from ops.results.leaderboard import TableData
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 
@@ -55,7 +55,7 @@ def curve(steps: int = 30) -> list[dict[str, object]]:
 
 
 def system(name: str, kind: Kind, made: list[OutcomeRow], title: str = "") -> System:
-    return System.of(name, title or name, kind, made, source="arXiv:0", differs="One thing.")
+    return System.from_rows(name, title or name, kind, made, source="arXiv:0", differs="One thing.")
 
 
 @pytest.fixture(scope="session")
@@ -70,27 +70,27 @@ def evidence() -> Evidence:
         "worker checker": system("worker checker", "worker", rows(first(20), 0.1, ("checker",))),
         "five_context": system("five_context", "baseline", rows(first(95), 10.0, ("solver",) * 5), "5 × context"),
     }
-    systems["random_worker"] = drawn_at_random([systems["worker solver"], systems["worker checker"]])
+    systems["random_worker"] = make_random_worker([systems["worker solver"], systems["worker checker"]])
     answers = {
         name: {str(place): [[float(place < 50)] * 2, [float(place < 20), float(place < 60)]] for place in range(N)}
         for name in BENCHMARKS
     }
     return Evidence(
-        about=About("quickstart", 1, "quickstart-0123", "quickstart", synthetic=True),
+        run=RunInfo("quickstart", 1, "quickstart-0123", "quickstart", is_synthetic=True),
         systems=systems,
-        conductor=conductor,
+        conductor_rows=conductor,
         best_worker="worker solver",
         curves={"conductor": curve()},
-        answers=answers,
+        worker_scores=answers,
         experiments={
             name: Experiment(entry.title, entry.about, TableData(["arm", "in-domain, %"], [["as it is", "80.0"]]))
             for name, entry in STUDIES.items()
         },
-        retrained=("prompting_and_size",),
+        training_experiments=("prompting_and_size",),
     )
 
 
 @pytest.fixture(scope="session")
-def made(evidence: Evidence) -> list[Made]:
+def made(evidence: Evidence) -> list[MadeExhibit]:
     """All exhibits of it."""
-    return make(evidence)
+    return make_exhibits(evidence)

@@ -9,27 +9,27 @@ import dagster as dg
 import pytest
 
 from assets import report as module
-from assets.report import evidence_of, report
-from assets.resources import Podium
+from assets.report import gather_run_evidence, report
+from assets.resources import RunResource
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS, make_one, report_file
+from ops.reports.exhibit import EXHIBITS, make_exhibit, report_file
 
 
 @pytest.fixture
-def podium(project: Workspace) -> Podium:
-    return Podium(root=str(project.root))
+def podium(project: Workspace) -> RunResource:
+    return RunResource(root=str(project.root))
 
 
 def test_the_page_is_written_and_its_exhibits_are_metadata(
-    podium: Podium, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+    podium: RunResource, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "evidence_of", lambda _: replace(evidence, curves={}))
-    monkeypatch.setattr(module, "_key", lambda podium: {"of": "a test"})
-    monkeypatch.setattr(module, "page_of", lambda podium: report_file(podium.workspace(), evidence.about))
+    monkeypatch.setattr(module, "gather_run_evidence", lambda _: replace(evidence, curves={}))
+    monkeypatch.setattr(module, "_compute_key", lambda podium: {"of": "a test"})
+    monkeypatch.setattr(module, "get_page_file", lambda podium: report_file(podium.find_workspace(), evidence.run))
     chosen = ("worker_use", "training", "steps")
-    monkeypatch.setattr(module, "make", lambda given: [make_one(EXHIBITS[name], given) for name in chosen])
+    monkeypatch.setattr(module, "make_exhibits", lambda given: [make_exhibit(EXHIBITS[name], given) for name in chosen])
     with dg.DagsterInstance.ephemeral() as instance:
         done = dg.materialize([report], instance=instance, resources={"podium": podium})
     [event] = done.get_asset_materialization_events()
@@ -45,6 +45,6 @@ def test_the_page_is_written_and_its_exhibits_are_metadata(
     assert "steps-1.png" in {file.name for file in page.with_suffix("").iterdir()}
 
 
-def test_without_a_mix_there_is_nothing_to_report(podium: Podium) -> None:
+def test_without_a_mix_there_is_nothing_to_report(podium: RunResource) -> None:
     with pytest.raises(DataError, match="nothing was trained"):
-        evidence_of(podium)
+        gather_run_evidence(podium)

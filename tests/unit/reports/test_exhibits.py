@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from ops.core.charts import DotPlot, LineChart, ScatterPlot, StackedBars
 from ops.evaluation.study import STUDIES
-from ops.reports.claims import FAILS, HOLDS, claims
+from ops.reports.claims import FAILS, HOLDS, test_claims
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS, Exhibit, Made, Shown, Table, exhibit, make
-from ops.reports.prices import reached_by_mixing
+from ops.reports.exhibit import EXHIBITS, Exhibit, ExhibitContent, MadeExhibit, Table, exhibit, make_exhibits
+from ops.reports.prices import compute_mixture_accuracy
 from ops.results.statistics import PricedAccuracy, find_frontier
 from tests.unit.reports.conftest import first, rows, system
 
 
-def tables(shown: Shown) -> list[Table]:
+def tables(shown: ExhibitContent) -> list[Table]:
     return [part for part in shown.parts if isinstance(part, Table)]
 
 
@@ -34,11 +34,11 @@ def without_breaks(cell: object) -> str:
 
 
 @pytest.mark.parametrize("name", EXHIBITS)
-def test_every_exhibit_is_whole(name: str, made: list[Made]) -> None:
-    assert EXHIBITS[name].shows.endswith(".")
-    (shown,) = (each.shown for each in made if each.exhibit.name == name)
-    assert isinstance(shown, Shown)
-    assert shown.n
+def test_every_exhibit_is_whole(name: str, made: list[MadeExhibit]) -> None:
+    assert EXHIBITS[name].description.endswith(".")
+    (shown,) = (each.content for each in made if each.exhibit.name == name)
+    assert isinstance(shown, ExhibitContent)
+    assert shown.sample_description
     assert shown.parts
     for part in shown.parts:
         if isinstance(part, Table):
@@ -55,21 +55,21 @@ def test_every_exhibit_is_whole(name: str, made: list[Made]) -> None:
 
 
 def test_accuracies_stand_with_their_errors_and_the_papers_in_columns_of_their_own(evidence: Evidence) -> None:
-    systems, ends, beside = tables(EXHIBITS["accuracy"].show(evidence))
+    systems, ends, beside = tables(EXHIBITS["accuracy"].make_content(evidence))
     shown = cells(systems)
     assert without_breaks(shown["Conductor"]["math500"]) == "80.0 ± 4.0"
     assert without_breaks(shown["worker solver (best by the mix)"]["in-domain mean"]) == "50.0 ± 3.6"
     assert without_breaks(shown["random worker"]["out-of-distribution mean"]).startswith("35.0 ± ")
     assert without_breaks(cells(ends)["Conductor"]["math500"]) == "71.1 … 86.7"
-    assert (systems.marked, ends.marked, ends.head) == ([0], [0], systems.head)
+    assert (systems.highlighted, ends.highlighted, ends.head) == ([0], [0], systems.head)
     theirs = "paper, its own setting: constrained, %"
     assert (cells(beside)["mmlu"][theirs], cells(beside)["mmlu"]["questions"]) == ("93.14 ± 0.36", 100)
-    as_paper = replace(evidence, about=evidence.about._replace(synthetic=False, as_paper=True))
-    assert "paper: constrained, %" in tables(EXHIBITS["accuracy"].show(as_paper))[2].head
+    as_paper = replace(evidence, run=evidence.run._replace(is_synthetic=False, has_paper_setting=True))
+    assert "paper: constrained, %" in tables(EXHIBITS["accuracy"].make_content(as_paper))[2].head
 
 
 def test_the_cost_of_one_question(evidence: Evidence) -> None:
-    (table,) = tables(EXHIBITS["in_domain"].show(evidence))
+    (table,) = tables(EXHIBITS["in_domain"].make_content(evidence))
     assert [row[0] for row in table.rows][:2] == ["5 × context", "Conductor"]
     ours = cells(table)["Conductor"]
     assert (ours["tokens"], ours["calls"], ours["USD"], ours["latency, s"]) == ("20", "2.00", "$2.00", "1.50")
@@ -78,7 +78,7 @@ def test_the_cost_of_one_question(evidence: Evidence) -> None:
 
 
 def test_the_frontier_rises_and_omits_dominated_systems(evidence: Evidence) -> None:
-    plane, line, *_ = EXHIBITS["accuracy_against_usd"].show(evidence).parts
+    plane, line, *_ = EXHIBITS["accuracy_against_usd"].make_content(evidence).parts
     assert isinstance(plane, ScatterPlot)
     assert isinstance(line, Table)
     assert [row[0] for row in line.rows] == [
@@ -94,24 +94,24 @@ def test_the_frontier_rises_and_omits_dominated_systems(evidence: Evidence) -> N
 
 @pytest.mark.parametrize("name", ["equal_price", "equal_calls"])
 def test_the_opponent_is_the_best_that_takes_no_more(name: str, evidence: Evidence) -> None:
-    shown = EXHIBITS[name].show(evidence)
+    shown = EXHIBITS[name].make_content(evidence)
     (table,) = tables(shown)
     in_domain = [row for row in table.rows if row[0] == "in-domain"]
     assert [row[2] for row in in_domain] == ["Conductor", "worker solver", "5 × context"]
     assert [row[5] for row in in_domain] == ["", "+30.0", "−15.0"]
-    assert "In-domain the Conductor is 30.0 points above the best at no more" in shown.said
+    assert "In-domain the Conductor is 30.0 points above the best at no more" in shown.summary
 
 
 def test_a_system_without_a_cheaper_opponent_is_shown_alone(evidence: Evidence) -> None:
     cheapest = system("conductor", "Conductor", rows(first(80), 0.01), "Conductor")
     alone = replace(evidence, systems=evidence.systems | {"conductor": cheapest})
-    shown = EXHIBITS["equal_price"].show(alone)
+    shown = EXHIBITS["equal_price"].make_content(alone)
     assert tables(shown)[0].rows[1][2] == "none"
-    assert "no opponent takes as little" in shown.said
+    assert "no opponent takes as little" in shown.summary
 
 
 def test_claims_hold_fail_or_are_undecided(evidence: Evidence) -> None:
-    tested = {(claim.against.name, claim.group): claim for claim in claims(evidence)}
+    tested = {(claim.against.name, claim.group): claim for claim in test_claims(evidence)}
     assert tested["worker solver", "in-domain"].verdict == HOLDS
     assert tested["five_context", "in-domain"].verdict == FAILS
     undecided = tested["cold_start", "out-of-distribution"].verdict
@@ -121,33 +121,33 @@ def test_claims_hold_fail_or_are_undecided(evidence: Evidence) -> None:
     assert "worker checker" not in {name for name, _ in tested}  # of the workers the best by the mix only
 
 
-def test_a_claim_that_fails_is_reported_as_failing(made: list[Made]) -> None:
-    (shown,) = (each.shown for each in made if each.exhibit.name == "claims")
-    assert isinstance(shown, Shown)
+def test_a_claim_that_fails_is_reported_as_failing(made: list[MadeExhibit]) -> None:
+    (shown,) = (each.content for each in made if each.exhibit.name == "claims")
+    assert isinstance(shown, ExhibitContent)
     verdicts = {(row[0], row[1]): row[-1] for row in tables(shown)[0].rows}
     assert verdicts["Conductor over 5 × context", "in-domain"] == "does not hold"
     assert verdicts["Conductor over worker solver", "out-of-distribution"] == "holds"
-    assert shown.said == "Of 8 claims, 4 hold, 2 do not hold, and 2 are undecided."
+    assert shown.summary == "Of 8 claims, 4 hold, 2 do not hold, and 2 are undecided."
     picture = shown.parts[0]
     assert isinstance(picture, DotPlot)
     assert picture.shows_zero_line
 
 
 def test_worker_use_steps_and_shapes_are_the_conductors(evidence: Evidence) -> None:
-    use = cells(tables(EXHIBITS["worker_use"].show(evidence))[0])
+    use = cells(tables(EXHIBITS["worker_use"].make_content(evidence))[0])
     assert use["mmlu"] == {"domain": "mmlu", "steps": 400, "checker, %": "50", "solver, %": "50"}
-    steps = cells(tables(EXHIBITS["steps"].show(evidence))[0])
+    steps = cells(tables(EXHIBITS["steps"].make_content(evidence))[0])
     assert steps["math500"]["mean steps"] == "2.00 ± 0.00"
-    shapes = cells(tables(EXHIBITS["shapes"].show(evidence))[0])
+    shapes = cells(tables(EXHIBITS["shapes"].make_content(evidence))[0])
     assert (shapes["mmlu"]["chain, %"], shapes["mmlu"]["more than one worker, %"]) == ("100", "100")
-    invalid = [replace(row, format_ok=row.benchmark != "mmlu", shape="", steps=0) for row in evidence.conductor]
-    without = cells(tables(EXHIBITS["steps"].show(replace(evidence, conductor=invalid)))[0])
+    invalid = [replace(row, format_ok=row.benchmark != "mmlu", shape="", steps=0) for row in evidence.conductor_rows]
+    without = cells(tables(EXHIBITS["steps"].make_content(replace(evidence, conductor_rows=invalid)))[0])
     assert (without["mmlu"]["valid workflows"], without["mmlu"]["mean steps"]) == (0, "–")
 
 
 def test_training_shows_both_ends_and_skips_steps_without_a_reward(evidence: Evidence) -> None:
     rows = [row | ({"reward": None} if row["step"] == 2 else {}) for row in evidence.curves["conductor"]]
-    shown = EXHIBITS["training"].show(replace(evidence, curves={"conductor": rows}))
+    shown = EXHIBITS["training"].make_content(replace(evidence, curves={"conductor": rows}))
     before, after = tables(shown)[0].rows
     assert (before[3], after[3]) == ("50.0", "100.0")
     assert (before[4], after[4]) == ("50.0", "50.0")
@@ -157,11 +157,11 @@ def test_training_shows_both_ends_and_skips_steps_without_a_reward(evidence: Evi
     x, y = reward.series["reward"]
     assert list(x[:2]) == [1, 3]
     assert y[1] == pytest.approx(0.02)
-    assert shown.n == "30 steps, 480 rollouts"
+    assert shown.sample_description == "30 steps, 480 rollouts"
 
 
 def test_cost_is_taken_off_against_what_the_others_reach_for_it(evidence: Evidence) -> None:
-    shown = cells(tables(EXHIBITS["cost_adjusted"].show(evidence))[0])
+    shown = cells(tables(EXHIBITS["cost_adjusted"].make_content(evidence))[0])
     # From the cold start (1 USD, 79 %) to 5 × context (10 USD, 95 %): at 2 USD 79 + 16 / 9 = 80.8 %.
     assert shown["Conductor"]["beyond the others at its price, points"] == "−0.8"
     assert shown["Conductor"]["USD a right answer"] == "$2.50"
@@ -169,30 +169,30 @@ def test_cost_is_taken_off_against_what_the_others_reach_for_it(evidence: Eviden
 
 
 def test_the_oracle_with_and_without_hindsight(evidence: Evidence) -> None:
-    shown = EXHIBITS["oracle"].show(evidence)
+    shown = EXHIBITS["oracle"].make_content(evidence)
     mmlu = cells(tables(shown)[0])["mmlu"]
     # Percent of 100 questions; the first worker is always right below 50, the second once below 20 and once below 60.
     # With hindsight 50 and half of 10. Where the first answers choose, the first worker is better: 50. Where the
     # second choose, the second worker is, also for the questions on which both were right: 20.
     assert without_breaks(mmlu["upper bound, with hindsight, %"]).startswith("55.0 ")
     assert without_breaks(mmlu["oracle, %"]).startswith("35.0 ")
-    assert shown.said == ""
+    assert shown.summary == ""
     once = {name: {key: [worker[:1] for worker in own] for key, own in every.items()}
-            for name, every in evidence.answers.items()}  # fmt: skip
-    single = EXHIBITS["oracle"].show(replace(evidence, answers=once))
-    assert "was not run" in single.said
+            for name, every in evidence.worker_scores.items()}  # fmt: skip
+    single = EXHIBITS["oracle"].make_content(replace(evidence, worker_scores=once))
+    assert "was not run" in single.summary
     assert cells(tables(single)[0])["mmlu"]["oracle, %"] == "–"
     assert float(cells(tables(single)[0])["mmlu"]["by chance, %"]) > 0 and "by chance, %" not in mmlu
 
 
 def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Evidence) -> None:
-    *_, absent, paper = tables(EXHIBITS["experiments"].show(replace(evidence, experiments={})))
+    *_, absent, paper = tables(EXHIBITS["experiments"].make_content(replace(evidence, experiments={})))
     assert [row[1] for row in absent.rows] == [
         *(f"not run: podium study {name} --recipe quickstart --seed 1" for name in STUDIES),
         "podium study prompting_and_size",
     ]
     assert paper.title == "Ablations: paper, its own setting"
-    whole = tables(EXHIBITS["experiments"].show(evidence))
+    whole = tables(EXHIBITS["experiments"].make_content(evidence))
     assert [table.title for table in whole[: len(STUDIES)]] == [entry.title for entry in STUDIES.values()]
 
 
@@ -205,12 +205,12 @@ def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Ev
 )
 def test_missing_parts_are_reported(changes: dict[str, object], missing: dict[str, str], evidence: Evidence) -> None:
     less = replace(evidence, **changes)  # type: ignore[arg-type]
-    assert {name: said for name, entry in EXHIBITS.items() if (said := entry.missing(less))} == missing
+    assert {name: said for name, entry in EXHIBITS.items() if (said := entry.explain_missing(less))} == missing
 
 
 def test_without_any_score_only_training_and_what_to_run_is_left(evidence: Evidence) -> None:
-    made = make(replace(evidence, systems={}, conductor=(), answers={}, best_worker=""))
-    shown = {each.exhibit.name for each in made if not isinstance(each.shown, str)}
+    made = make_exhibits(replace(evidence, systems={}, conductor_rows=(), worker_scores={}, best_worker=""))
+    shown = {each.exhibit.name for each in made if not isinstance(each.content, str)}
     assert shown == {"training", "experiments"}
 
 
@@ -235,13 +235,13 @@ def test_the_frontier_rises_and_no_system_is_above_it(offers: list[PricedAccurac
 def test_mixing_reaches_at_least_the_best_within_the_price_and_never_more_than_the_best(
     offers: list[PricedAccuracy], price: float
 ) -> None:
-    reached = reached_by_mixing(offers, price)
+    reached = compute_mixture_accuracy(offers, price)
     assert reached <= max(offer.accuracy for offer in offers) + 1e-12
     assert all(reached >= offer.accuracy - 1e-9 for offer in offers if offer.price <= price)
 
 
 def test_half_the_questions_to_each_of_two() -> None:
     offers = [PricedAccuracy(1.0, 0.4), PricedAccuracy(3.0, 0.8), PricedAccuracy(2.0, 0.5)]
-    assert reached_by_mixing(offers, 2.0) == pytest.approx(0.6)
-    assert reached_by_mixing(offers, 0.5) == pytest.approx(0.2)  # the other half is not answered
-    assert reached_by_mixing(offers, 9.0) == pytest.approx(0.8)
+    assert compute_mixture_accuracy(offers, 2.0) == pytest.approx(0.6)
+    assert compute_mixture_accuracy(offers, 0.5) == pytest.approx(0.2)  # the other half is not answered
+    assert compute_mixture_accuracy(offers, 9.0) == pytest.approx(0.8)

@@ -16,20 +16,20 @@ import pytest
 from ops.core.charts import NARROW_IN, SERIES_STYLES, WIDE_IN, Chart, draw_figure, render_svg
 from ops.core.workspace import Workspace
 from ops.release import aliases
-from ops.release.dossier import MEAN, Dossier, Opponent, Pairing
-from ops.release.promotion import Check, GateDecision
+from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
+from ops.release.promotion import GateCheck, GateDecision
 from ops.reports.evidence import Evidence
-from ops.reports.exhibit import EXHIBITS, Made, Shown, Table, make_one, report_file
-from ops.reports.page import markdown, page, write_page, write_pictures
-from ops.reports.summary import Released, facts, released, sentences
-from ops.reports.verdict import Fate, verdict_page
+from ops.reports.exhibit import EXHIBITS, ExhibitContent, MadeExhibit, Table, make_exhibit, report_file
+from ops.reports.page import format_markdown, render_page, write_page, write_pictures
+from ops.reports.summary import ReleaseInfo, list_facts, load_release_info, write_sentences
+from ops.reports.verdict import VersionStatus, render_verdict_page
 from tests.releases import YES, checkout, shared_store, version
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 LOADING = {"script", "link", "img", "iframe", "object", "embed", "image"}
 DRAWN = ("accuracy", "accuracy_against_usd", "claims", "worker_use", "steps", "shapes", "training")
 """Exhibits with pictures."""
-RELEASED = Released("2026-01-02 03:04 UTC", "0123abc", "7", "7", "promoted <by the gate>")
+RELEASED = ReleaseInfo("2026-01-02 03:04 UTC", "0123abc", "7", "7", "promoted <by the gate>")
 
 
 class Reader(HTMLParser):
@@ -67,13 +67,13 @@ def figures() -> dict[tuple[int, float], Any]:
 
 
 @pytest.fixture(scope="module")
-def html(evidence: Evidence, made: list[Made], figures: dict[tuple[int, float], Any]) -> str:
+def html(evidence: Evidence, made: list[MadeExhibit], figures: dict[tuple[int, float], Any]) -> str:
     def kept(chart: Chart, width: float, label: str) -> Any:
         return figures.setdefault((id(chart), width), draw_figure(chart, width, label))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ops.core.charts.draw_figure", kept)
-        return page(evidence, made, RELEASED)
+        return render_page(evidence, made, RELEASED)
 
 
 def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
@@ -99,7 +99,7 @@ def test_the_first_screen_states_subject_decision_and_result(html: str) -> None:
 
 
 def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: Evidence) -> None:
-    reached, difference, price = sentences(evidence)
+    reached, difference, price = write_sentences(evidence)
     assert reached == (
         "The Conductor solves 80.0 % of the in-domain questions (95 % interval 73.7\u00a0…\u00a084.7) and 80.0 % of "
         "the out-of-distribution questions (95 % interval 71.1\u00a0…\u00a086.7)."
@@ -114,14 +114,16 @@ def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: 
 
 
 def test_missing_parts_are_named_on_the_first_screen(evidence: Evidence) -> None:
-    less = replace(evidence, systems={}, conductor=())
-    assert sentences(less) == []
-    assert "Nothing was scored yet: podium evaluate quickstart --seed 1." in page(less, [], Released("today", ""))
-    assert facts(Released("today", "")) == {
+    less = replace(evidence, systems={}, conductor_rows=())
+    assert write_sentences(less) == []
+    assert "Nothing was scored yet: podium evaluate quickstart --seed 1." in render_page(
+        less, [], ReleaseInfo("today", "")
+    )
+    assert list_facts(ReleaseInfo("today", "")) == {
         "date": "today", "commit": "unknown", "version": "not registered", "champion": "none", "verdict": "not judged",
     }  # fmt: skip
-    assert facts(Released("today", "a", "3", "2"))["champion"] == "version 2, another policy"
-    assert facts(Released("today", "0123456789abcdef0123-dirty"))["commit"] == "0123456789ab-dirty"
+    assert list_facts(ReleaseInfo("today", "a", "3", "2"))["champion"] == "version 2, another policy"
+    assert list_facts(ReleaseInfo("today", "0123456789abcdef0123-dirty"))["commit"] == "0123456789ab-dirty"
 
 
 def test_registered_facts_of_a_policy_are_read(tmp_path: Path) -> None:
@@ -129,17 +131,17 @@ def test_registered_facts_of_a_policy_are_read(tmp_path: Path) -> None:
     now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     known = version(workspace)
     policy = known.tags["policy"]
-    assert released(workspace, policy, "abc", now) == Released("2026-01-02 03:04 UTC", "abc", known.version)
-    aliases.promote(workspace, known.version, YES)
-    found = released(workspace, policy, "abc", now)
+    assert load_release_info(workspace, policy, "abc", now) == ReleaseInfo("2026-01-02 03:04 UTC", "abc", known.version)
+    aliases.promote_version(workspace, known.version, YES)
+    found = load_release_info(workspace, policy, "abc", now)
     assert (found.champion, found.verdict) == (known.version, "promoted")
-    assert released(workspace, "another", "abc", now)[2:] == ("", known.version, "")
+    assert load_release_info(workspace, "another", "abc", now)[2:] == ("", known.version, "")
 
 
 def test_text_between_backticks_is_code(html: str, evidence: Evidence) -> None:
     assert "`" not in html
-    absent = replace(evidence, absent={"a": "`podium run <x>` writes it"})
-    assert "<code>podium run &lt;x&gt;</code> writes it" in page(absent, [], RELEASED)
+    absent = replace(evidence, unreadable={"a": "`podium run <x>` writes it"})
+    assert "<code>podium run &lt;x&gt;</code> writes it" in render_page(absent, [], RELEASED)
 
 
 def test_every_exhibit_is_there_labelled_with_its_n_and_its_command(html: str) -> None:
@@ -152,44 +154,44 @@ def test_every_exhibit_is_there_labelled_with_its_n_and_its_command(html: str) -
     assert re.findall(r'<a href="#([a-z_]+)">', html) == list(EXHIBITS)
 
 
-def test_no_question_answer_or_workflow_is_shown(html: str, evidence: Evidence, made: list[Made]) -> None:
-    assert any(row.benchmark == "gpqa_diamond" and "SECRET" in row.problem_id for row in evidence.conductor)
+def test_no_question_answer_or_workflow_is_shown(html: str, evidence: Evidence, made: list[MadeExhibit]) -> None:
+    assert any(row.benchmark == "gpqa_diamond" and "SECRET" in row.problem_id for row in evidence.conductor_rows)
     assert "SECRET" not in html
-    assert "SECRET" not in markdown(evidence, made)
+    assert "SECRET" not in format_markdown(evidence, made)
 
 
 def test_steps_that_were_not_run_or_read_are_reported(evidence: Evidence) -> None:
-    less = replace(evidence, curves={}, absent={"five_context": "a.parquet: <is> missing"})
-    training = [make_one(EXHIBITS["training"], less)]
-    shown = page(less, training, RELEASED)
+    less = replace(evidence, curves={}, unreadable={"five_context": "a.parquet: <is> missing"})
+    training = [make_exhibit(EXHIBITS["training"], less)]
+    shown = render_page(less, training, RELEASED)
     assert '<p class="missing">not run: podium train quickstart --seed 1</p>' in shown
     assert "Not read: five_context (a.parquet: &lt;is&gt; missing)" in shown
-    text = markdown(less, training)
+    text = format_markdown(less, training)
     assert "Not read: five_context (a.parquet: <is> missing)." in text
     assert "not run: podium train quickstart --seed 1" in text
 
 
 def test_a_run_of_real_problems_has_no_label(evidence: Evidence) -> None:
-    real = replace(evidence, about=evidence.about._replace(synthetic=False))
-    shown = page(real, [make_one(EXHIBITS["steps"], real)], RELEASED)
+    real = replace(evidence, run=evidence.run._replace(is_synthetic=False))
+    shown = render_page(real, [make_exhibit(EXHIBITS["steps"], real)], RELEASED)
     assert 'class="label"' not in shown
     assert "<strong>Synthetic" not in shown
 
 
-def test_markdown_tables_are_whole(evidence: Evidence, made: list[Made]) -> None:
-    lines = markdown(evidence, made).splitlines()
+def test_markdown_tables_are_whole(evidence: Evidence, made: list[MadeExhibit]) -> None:
+    lines = format_markdown(evidence, made).splitlines()
     for above, line in pairwise(lines):
         if above.startswith("|") and line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", above)) == len(re.findall(r"(?<!\\)\|", line))
     assert sum(line.startswith("## ") for line in lines) == len(EXHIBITS)
 
 
-def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence, made: list[Made]) -> None:
+def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence, made: list[MadeExhibit]) -> None:
     workspace, made = Workspace(tmp_path), made[:3]
     written = write_page(workspace, evidence, made[1:2], RELEASED)
     assert written == tmp_path / ".podium" / "reports" / "quickstart-0123.html"
-    assert written.read_text(encoding="utf-8") == page(evidence, made[1:2], RELEASED)
-    other = evidence.about._replace(recipe="reproduction")
+    assert written.read_text(encoding="utf-8") == render_page(evidence, made[1:2], RELEASED)
+    other = evidence.run._replace(recipe="reproduction")
     assert report_file(workspace, other).name == "quickstart-0123-reproduction.html"
     pictures = write_pictures(workspace, evidence, made)
     assert [file.name for file in pictures] == [
@@ -198,7 +200,7 @@ def test_the_page_and_its_pictures_are_files(tmp_path: Path, evidence: Evidence,
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in pictures)
 
 
-def charts(shown: Shown) -> list[Chart]:
+def charts(shown: ExhibitContent) -> list[Chart]:
     return [part for part in shown.parts if not isinstance(part, Table)]
 
 
@@ -219,9 +221,11 @@ def words(drawn: Any) -> list[Any]:
 @pytest.mark.usefixtures("html")
 @pytest.mark.parametrize("width", [WIDE_IN, NARROW_IN], ids=["wide", "narrow"])
 @pytest.mark.parametrize("name", DRAWN)
-def test_no_words_of_a_picture_overlap_or_leave_it(name: str, width: float, made: list[Made], figures: Any) -> None:
-    (shown,) = (each.shown for each in made if each.exhibit.name == name)
-    assert isinstance(shown, Shown)
+def test_no_words_of_a_picture_overlap_or_leave_it(
+    name: str, width: float, made: list[MadeExhibit], figures: Any
+) -> None:
+    (shown,) = (each.content for each in made if each.exhibit.name == name)
+    assert isinstance(shown, ExhibitContent)
     for chart in charts(shown):
         drawn = figures[id(chart), width]
         drawn.draw_without_rendering()
@@ -245,7 +249,7 @@ def test_without_colours_no_two_look_alike() -> None:
 
 
 def test_two_pictures_share_no_id_and_the_same_one_is_drawn_alike(evidence: Evidence) -> None:
-    chart = charts(EXHIBITS["worker_use"].show(evidence))[0]
+    chart = charts(EXHIBITS["worker_use"].make_content(evidence))[0]
     one, again, other = (render_svg(chart, prefix) for prefix in ("a", "a", "b"))
     assert one == again
     ids = [set(re.findall(r' id="([^"]+)"', text)) for text in (one, other)]
@@ -260,14 +264,14 @@ HOSTILE = '--><script src="http://example.org/x.js">alert(1)</script>'
 
 
 def of_version(text: str = "plain", **fate: str) -> str:
-    pair = Pairing(MEAN, 10, 0.7, 0.6, -0.1, 0.3, 3, 2, 0.002, 0.001, 1.5, 1.0)
+    pair = PairedComparison(MEAN_LABEL, 10, 0.7, 0.6, -0.1, 0.3, 3, 2, 0.002, 0.001, 1.5, 1.0)
     opponents = (
         Opponent(f"champion, {text}", {"policy": text}, (pair, replace(pair, benchmark=text)), text),
         Opponent("best single worker", {}, ()),
     )
     dossier = Dossier("2", "2026-01-01 00:00:00", {"recipe": text}, {"mmlu": text}, {"x": text}, 0.975, opponents)
-    decision = GateDecision(False, (Check(text, 1.0, 2.0, False, text),), analysis=3, against="1")
-    return verdict_page("2", decision, dossier, Fate("not promoted; failed checks: cost", **fate))
+    decision = GateDecision(False, (GateCheck(text, 1.0, 2.0, False, text),), analysis=3, against="1")
+    return render_verdict_page("2", decision, dossier, VersionStatus("not promoted; failed checks: cost", **fate))
 
 
 def test_text_of_others_stays_text_on_the_page_of_a_verdict() -> None:

@@ -14,17 +14,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.alerts.notify import kept
+from ops.alerts.notify import load_notices
 from ops.config import Pool, PoolChange, Price, PromotionGate, Retraining, Snapshot, Worker
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
-from ops.release.promotion import Check, GateDecision
+from ops.release.promotion import GateCheck, GateDecision
 from ops.results.outcome_rows import OutcomeRow
-from ops.retraining.decision import ORACLE, ZERO_SHOT, Decision, RetrainingEvidence, decision, oracle_rise
-from ops.retraining.retraining_plan import RetrainingPlan, plan
-from ops.retraining.standing import alert_on_standing
+from ops.retraining.decision import (
+    ORACLE,
+    ZERO_SHOT,
+    RetrainingEvidence,
+    TrainingDecision,
+    decide_training,
+    estimate_oracle_rise,
+)
+from ops.retraining.retraining_plan import RetrainingPlan, plan_retraining
+from ops.retraining.standing import alert_on_decision
 from ops.workers.pool import compare_pools
-from pipelines.retraining.sensor import Settling
+from pipelines.retraining.sensor import DebounceState
 from tests.releases import scored
 
 A, B, C = (Worker(name=name, model=f"local/{name}") for name in "abc")
@@ -59,7 +66,7 @@ CHANGED = "(precache, evaluate, fine-tune if below the gate)"
     ],
 )
 def test_the_least_that_suffices(new: Pool, precache: tuple[str, ...], fine_tune: str, words: str) -> None:
-    needed = plan(compare_pools(OLD, new), described=True)
+    needed = plan_retraining(compare_pools(OLD, new), has_descriptions=True)
     assert (needed.precache, needed.fine_tune, str(needed)) == (precache, fine_tune, words)
     assert (needed.evaluate, needed.costs) == (fine_tune != NEVER, fine_tune == NEVER)
     assert needed.costs == (OLD.answers_key == new.answers_key)
@@ -71,13 +78,13 @@ def test_the_least_that_suffices(new: Pool, precache: tuple[str, ...], fine_tune
     ids=["order", "limits", "tags"],
 )
 def test_order_limits_and_tags_require_nothing(same: Pool) -> None:
-    needed = plan(compare_pools(OLD, same), described=True)
+    needed = plan_retraining(compare_pools(OLD, same), has_descriptions=True)
     assert needed == RetrainingPlan() and needed.is_empty
     assert (OLD.answers_key, OLD.prices_key) == (same.answers_key, same.prices_key)
 
 
 def test_a_champion_without_worker_descriptions_is_not_trained_for_a_new_worker() -> None:
-    needed = plan(compare_pools(OLD, pool(A, B, C)), described=False)
+    needed = plan_retraining(compare_pools(OLD, pool(A, B, C)), has_descriptions=False)
     assert (needed.precache, needed.evaluate, needed.fine_tune) == (("c",), True, NEVER)
     assert str(needed) == "new: c (precache, evaluate; not offered: the champion has no worker descriptions)"
 
@@ -138,17 +145,17 @@ CASES: dict[str, tuple[RetrainingPlan, dict[str, Any], bool, str, list[str]]] = 
 def test_a_champion_is_trained_below_the_gate_or_for_a_newcomer_that_pays(
     plan: RetrainingPlan, found: dict[str, Any], trains: bool, why: str, pays: list[str]
 ) -> None:
-    made = decision(plan, evidence(**found), ("new",) if plan.precache else (), GATE, SETTINGS)
+    made = decide_training(plan, evidence(**found), ("new",) if plan.precache else (), GATE, SETTINGS)
     assert (made.fine_tune, made.train_anew) == (trains, why == NOT_USED)
     assert re.fullmatch(why, made.why)
     assert [check.name for check in made.pays] == pays
     assert (COSTLY in [check.name for check in made.standing.failed]) == ("cost_usd" in found)
-    assert Decision.of(made.as_dict()) == made
+    assert TrainingDecision.from_dict(made.as_dict()) == made
 
 
 def test_the_oracle_must_rise_by_more_than_the_margin() -> None:
     costlier = SETTINGS.model_copy(update={"min_oracle_rise": 0.2})
-    assert not decision(NEW, evidence(new=USEFUL), ("new",), GATE, costlier).fine_tune
+    assert not decide_training(NEW, evidence(new=USEFUL), ("new",), GATE, costlier).fine_tune
 
 
 def test_the_oracle_rises_on_shared_problems_by_samples_that_every_worker_gave() -> None:
@@ -156,12 +163,12 @@ def test_the_oracle_rises_on_shared_problems_by_samples_that_every_worker_gave()
     alone = [ResponseRow("new", "mmlu", "alone", sample, "ok", score=1.0) for sample in (0, 1)]
     away = [ResponseRow(worker, "mmlu", "away", 0, "unreachable") for worker in ("old", "new")]
     third = [ResponseRow("new", "mmlu", str(i), 2, "ok", score=1.0) for i in range(150, 200)]
-    plain = oracle_rise(known, {"new"}, {}, 0.95)
+    plain = estimate_oracle_rise(known, {"new"}, {}, 0.95)
     assert plain is not None and plain.gain.mean == 0
-    assert oracle_rise([*known, *away, *third], {"new"}, {}, 0.95) == plain
-    with_one_alone = oracle_rise([*known, *alone], {"new"}, {}, 0.95)
+    assert estimate_oracle_rise([*known, *away, *third], {"new"}, {}, 0.95) == plain
+    with_one_alone = estimate_oracle_rise([*known, *alone], {"new"}, {}, 0.95)
     assert with_one_alone is not None and with_one_alone.gain == plain.gain
-    assert oracle_rise(alone, {"new"}, {}, 0.95) is None
+    assert estimate_oracle_rise(alone, {"new"}, {}, 0.95) is None
 
 
 @pytest.mark.parametrize("samples", [1, 2])
@@ -172,7 +179,7 @@ def test_a_newcomer_that_is_the_same_as_an_old_worker_hardly_ever_pays(samples: 
         known = [*responses("old", (), samples), *responses("new", (), samples)]
         known = [replace(row, score=float(rng.random() < 0.6)) for row in known]
         found = replace(evidence(), responses=known)
-        [_, check] = decision(NEW, found, ("new",), GATE, SETTINGS).pays
+        [_, check] = decide_training(NEW, found, ("new",), GATE, SETTINGS).pays
         assert check.name == ORACLE
         paid += check.passed
     assert paid <= 2
@@ -181,46 +188,51 @@ def test_a_newcomer_that_is_the_same_as_an_old_worker_hardly_ever_pays(samples: 
 def test_one_sample_finds_a_newcomer_that_is_better_on_a_subject_and_says_what_it_cannot_find() -> None:
     known = [*responses("old", range(150), 1), *responses("new", USEFUL, 1)]
     subjects = {f"{name}/{i}": "hard" if i >= 150 else "easy" for name in BENCHMARKS for i in range(200)}
-    [_, blind] = decision(NEW, replace(evidence(), responses=known), ("new",), GATE, SETTINGS).pays
-    [_, seeing] = decision(NEW, replace(evidence(), responses=known, subjects=subjects), ("new",), GATE, SETTINGS).pays
+    [_, blind] = decide_training(NEW, replace(evidence(), responses=known), ("new",), GATE, SETTINGS).pays
+    [_, seeing] = decide_training(
+        NEW, replace(evidence(), responses=known, subjects=subjects), ("new",), GATE, SETTINGS
+    ).pays
     assert not blind.passed and "precaching.samples: 2 would" in blind.explanation
     assert seeing.passed
 
 
 # ── alerts ───────────────────────────────────────────────────────────────────
 
-WORSE = Check("difference to the champion", -0.09, -0.02, False, "mean -0.05")
-COSTLIER = Check("cost ratio to the champion", 2.1, 1.5, False, "0.2 against 0.1 USD")
-PAYING = Check(ORACLE, 0.07, 0.02, True, "mean +0.08")
+WORSE = GateCheck("difference to the champion", -0.09, -0.02, False, "mean -0.05")
+COSTLIER = GateCheck("cost ratio to the champion", 2.1, 1.5, False, "0.2 against 0.1 USD")
+PAYING = GateCheck(ORACLE, 0.07, 0.02, True, "mean +0.08")
 STANDS = GateDecision(True, ())
 
 
-def standing(*failed: Check) -> GateDecision:
+def standing(*failed: GateCheck) -> GateDecision:
     return GateDecision(False, failed) if failed else STANDS
 
 
 @pytest.mark.parametrize(
     ("made", "commands"),
     [
-        (Decision(False, "the champion holds", STANDS), []),
-        (Decision(True, "below the gate", standing(WORSE)), ["podium retrain"]),
-        (Decision(False, "costlier", standing(COSTLIER)), ["podium run quickstart --seed 2"]),
-        (Decision(False, "pays", STANDS, (PAYING,), train_anew=True), ["podium run quickstart --seed 1"]),
-        (Decision(False, "both", standing(COSTLIER), (PAYING,), train_anew=True), ["podium run quickstart --seed 1"]),
+        (TrainingDecision(False, "the champion holds", STANDS), []),
+        (TrainingDecision(True, "below the gate", standing(WORSE)), ["podium retrain"]),
+        (TrainingDecision(False, "costlier", standing(COSTLIER)), ["podium run quickstart --seed 2"]),
+        (TrainingDecision(False, "pays", STANDS, (PAYING,), train_anew=True), ["podium run quickstart --seed 1"]),
         (
-            Decision(True, "below; pays", standing(WORSE), (PAYING,), train_anew=True),
+            TrainingDecision(False, "both", standing(COSTLIER), (PAYING,), train_anew=True),
+            ["podium run quickstart --seed 1"],
+        ),
+        (
+            TrainingDecision(True, "below; pays", standing(WORSE), (PAYING,), train_anew=True),
             ["podium retrain", "podium run quickstart --seed 1"],
         ),
     ],
     ids=["holds", "below", "costlier", "pays", "costlier and pays", "below and pays"],
 )
-def test_each_state_is_an_alert_once(tmp_path: Path, made: Decision, commands: list[str]) -> None:
+def test_each_state_is_an_alert_once(tmp_path: Path, made: TrainingDecision, commands: list[str]) -> None:
     asked = Snapshot.capture(Workspace.find().config, "quickstart", None, "")
     asked = asked.model_copy(update={"change": PoolChange(version="3", policy="p", before=asked.pool)})
     workspace = Workspace(tmp_path)
     for _ in range(3):
-        alert_on_standing(workspace, asked, made)
-    notices = [entry.notice for entry in reversed(kept(workspace, 9))]
+        alert_on_decision(workspace, asked, made)
+    notices = [entry.notice for entry in reversed(load_notices(workspace, 9))]
     assert [notice.command for notice in notices] == commands
     assert {notice.kind for notice in notices} <= {"decision"}
     if made.standing.failed:
@@ -228,8 +240,8 @@ def test_each_state_is_an_alert_once(tmp_path: Path, made: Decision, commands: l
         assert made.train_anew or ("version 3" in notices[0].title and failed.name in notices[0].title)
         assert f"bound {failed.bound:.4g}" in notices[0].text
     other = asked.model_copy(update={"change": PoolChange(version="4", policy="q", before=asked.pool)})
-    alert_on_standing(workspace, other, made)
-    assert len(kept(workspace, 9)) == 2 * len(commands), "another change is another occasion"
+    alert_on_decision(workspace, other, made)
+    assert len(load_notices(workspace, 9)) == 2 * len(commands), "another change is another occasion"
 
 
 # ── debouncing ───────────────────────────────────────────────────────────────
@@ -238,32 +250,32 @@ SETTLE_S = 60.0
 
 
 def test_ten_edits_in_a_minute_are_one_change() -> None:
-    seen, acted = Settling(), []
+    seen, acted = DebounceState(), []
     for second in range(0, 200, 6):
-        seen = seen.after(f"edit {min(second // 6, 10)}", second)
-        if not seen.waits(SETTLE_S, second):
+        seen = seen.observe(f"edit {min(second // 6, 10)}", second)
+        if not seen.remaining_wait_s(SETTLE_S, second):
             acted.append(second)
     assert acted[0] == 120  # the last edit is seen at 60
     assert {seen.read} == {"edit 10"}
 
 
 def test_an_undone_edit_restarts_the_wait() -> None:
-    seen = Settling().after("a", 0).after("b", 50).after("a", 55)
-    assert seen.waits(SETTLE_S, 70) == 45
+    seen = DebounceState().observe("a", 0).observe("b", 50).observe("a", 55)
+    assert seen.remaining_wait_s(SETTLE_S, 70) == 45
 
 
 def test_a_clock_that_goes_back_restarts_the_wait() -> None:
-    seen = Settling().after("a", 1000).after("a", 10)
-    assert seen.waits(SETTLE_S, 10) == SETTLE_S
-    assert seen.after("a", 70).waits(SETTLE_S, 70) == 0
+    seen = DebounceState().observe("a", 1000).observe("a", 10)
+    assert seen.remaining_wait_s(SETTLE_S, 10) == SETTLE_S
+    assert seen.observe("a", 70).remaining_wait_s(SETTLE_S, 70) == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 40)), min_size=1))
 def test_it_settles_only_after_reading_the_same_for_so_long(reads: list[tuple[str, float]]) -> None:
-    seen, now, since = Settling(), 0.0, 0.0
+    seen, now, since = DebounceState(), 0.0, 0.0
     before = ""
     for read, pause in reads:
         now += pause
         since = since if read == before else now
-        before, seen = read, seen.after(read, now)
-        assert (seen.waits(SETTLE_S, now) == 0) == (now - since >= SETTLE_S)
+        before, seen = read, seen.observe(read, now)
+        assert (seen.remaining_wait_s(SETTLE_S, now) == 0) == (now - since >= SETTLE_S)

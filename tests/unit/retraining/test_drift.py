@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ops.alerts.notify import kept
+from ops.alerts.notify import load_notices
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.config import Drift, Pool, Setup, Snapshot, Worker, load_pool, load_recipe
 from ops.config.pool import REVISIONS_FILE, Revisions
@@ -27,14 +27,14 @@ from ops.precaching.precache import build_solo_messages, precache_worker, write_
 from ops.precaching.stored import responses_key
 from ops.results.statistics import is_difference, score_interval
 from ops.retraining.drift import (
-    WINDOW,
+    WINDOW_PAIRS,
+    AnswerPair,
     DayClient,
     DriftRecord,
-    Pair,
     StoredSystem,
     ask_workers_again,
-    sample_of,
-    stored_workers,
+    list_stored_workers,
+    sample_of_day,
 )
 from ops.retraining.revisions import act_on_drift, record_revisions
 from ops.store import cache_key
@@ -111,7 +111,7 @@ def test_a_night_asks_each_of_its_questions_once_and_again_costs_nothing(setup: 
     first = nights(setup, provider, 0, 1)
     assert nights(setup, provider, 0, 1) == first
     assert (sum(provider.asked.values()), first.rounds, len(first.pairs)) == (12, 1, 12)
-    assert {Sample.of(sample) for _, sample in provider.asked} == {sample_of(FIRST)}
+    assert {Sample.of(sample) for _, sample in provider.asked} == {sample_of_day(FIRST)}
     second = nights(setup, provider, 1, 1)
     assert (sum(provider.asked.values()), second.rounds, len(second.pairs)) == (24, 2, 24)
 
@@ -127,7 +127,7 @@ def test_questions_take_turns_over_the_benchmarks(setup: Setup, provider: Provid
 def test_an_unchanged_worker_is_not_reported(setup: Setup, provider: Provider) -> None:
     record = nights(setup, provider, 0, 6)
     assert not record.is_changed(DRIFT.false_alarms) and record.accuracies() == (1.0, 1.0)
-    assert act_on_drift(setup, [record], DRIFT, FIRST) == {} and kept(setup.workspace, 9) == []
+    assert act_on_drift(setup, [record], DRIFT, FIRST) == {} and load_notices(setup.workspace, 9) == []
 
 
 def test_a_swapped_model_is_one_alert_its_answers_are_excluded_and_a_second_alert_says_when_it_is_solved(
@@ -139,21 +139,24 @@ def test_a_swapped_model_is_one_alert_its_answers_are_excluded_and_a_second_aler
     assert record.is_changed(DRIFT.false_alarms)
     workspace = setup.workspace
     assert act_on_drift(setup, [record], DRIFT, on) == {"steady": "drift-2026-01-05"}
-    [alert] = kept(workspace, 9)
+    [alert] = load_notices(workspace, 9)
     assert (alert.notice.kind, alert.notice.title) == ("drift", "steady drifted")
     assert "100.0 % right when stored" in alert.notice.text and "steady: new revision drift-" in alert.notice.text
     changed = Revisions.read(workspace.config).apply_to(setup.pool)
     assert changed.worker("steady").identity == STEADY.identity | {"revision": "drift-2026-01-05"}
     # The stored answers are of the old revision: there is nothing to compare with, and nothing is solved.
     later = Setup(workspace, setup.recipe, changed)
-    assert stored_workers(later) == [] and act_on_drift(later, [], DRIFT, on) == {}
-    assert len(kept(workspace, 9)) == 1
+    assert list_stored_workers(later) == [] and act_on_drift(later, [], DRIFT, on) == {}
+    assert len(load_notices(workspace, 9)) == 1
     answers = dict(provider.kept)
     precached(later, provider, changed.worker("steady"))
     record = nights(later, provider, 4, 3)
     assert not record.is_changed(DRIFT.false_alarms) and record.rounds == 3
     act_on_drift(later, [record], DRIFT, on)
-    assert [entry.notice.title for entry in kept(workspace, 9)] == ["steady no longer drifted", "steady drifted"]
+    assert [entry.notice.title for entry in load_notices(workspace, 9)] == [
+        "steady no longer drifted",
+        "steady drifted",
+    ]
     assert all(provider.kept[key] is response for key, response in answers.items()), "nothing is deleted"
 
 
@@ -162,13 +165,13 @@ def test_a_champion_that_drifted_is_reported_once_and_until_another_takes_its_pl
         questions = tuple(read_problems(setup.workspace.data / "shortlist.jsonl"))
         before = {problem.key: 1.0 for problem in questions}
         system = StoredSystem(f"champion {version}", version, questions, before)
-        return system.note(setup.workspace, dict.fromkeys(before, right), FIRST)
+        return system.record_round(setup.workspace, dict.fromkeys(before, right), FIRST)
 
     for _ in range(2):
         assert act_on_drift(setup, [champion("1", 0.0)], DRIFT, FIRST) == {}, "a champion has no revision"
-    assert [entry.notice.title for entry in kept(setup.workspace, 9)] == ["champion 1 drifted"]
+    assert [entry.notice.title for entry in load_notices(setup.workspace, 9)] == ["champion 1 drifted"]
     act_on_drift(setup, [champion("2", 1.0)], DRIFT, FIRST)
-    assert kept(setup.workspace, 1)[0].notice.title == "champion 1 no longer drifted"
+    assert load_notices(setup.workspace, 1)[0].notice.title == "champion 1 no longer drifted"
 
 
 def test_unreachable_workers_give_no_evidence_of_drift(setup: Setup, provider: Provider) -> None:
@@ -181,11 +184,11 @@ def test_unreachable_workers_give_no_evidence_of_drift(setup: Setup, provider: P
 
 def test_an_interrupted_night_is_repeated_without_paying_twice(setup: Setup, provider: Provider) -> None:
     before = nights(setup, provider, 0, 1)
-    [system] = stored_workers(setup)
+    [system] = list_stored_workers(setup)
     provider.left = 5
     with pytest.raises(ConfigError):
         nights(setup, provider, 1, 1)
-    assert system.record(setup.workspace) == before
+    assert system.load_record(setup.workspace) == before
     provider.left = 1_000_000
     nights(setup, provider, 1, 1)
     assert set(provider.asked.values()) == {1} and sum(provider.asked.values()) == 24
@@ -274,11 +277,11 @@ def test_a_record_keeps_the_newest_pairs_and_an_improvement_is_a_change_too() ->
     record = DriftRecord(system="a", identity="")
     for number in range(30):
         on = FIRST + timedelta(number)
-        pairs = [Pair(question=f"m/{number}-{place}", on=on, before=0, now=number >= 25) for place in range(40)]
-        record = record.after(pairs, on)
-    assert (record.rounds, len(record.pairs)) == (30, WINDOW)
-    assert record.pairs[0].on == FIRST + timedelta(30 - WINDOW // 40) and record.is_changed(0.01)
-    difference = record.difference(0.01)
+        pairs = [AnswerPair(question=f"m/{number}-{place}", on=on, before=0, now=number >= 25) for place in range(40)]
+        record = record.add_round(pairs, on)
+    assert (record.rounds, len(record.pairs)) == (30, WINDOW_PAIRS)
+    assert record.pairs[0].on == FIRST + timedelta(30 - WINDOW_PAIRS // 40) and record.is_changed(0.01)
+    difference = record.estimate_difference(0.01)
     assert difference is not None and difference.low > 0
 
 

@@ -23,9 +23,9 @@ from ops.planning.lengths import count_test_questions, estimate_lengths
 from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.opening import open_client
 from ops.precaching.stored import WorkerBenchmark
-from ops.retraining.estimate import Cost, estimate
+from ops.retraining.estimate import Cost, estimate_plan
 from ops.retraining.retraining_plan import BELOW, RetrainingPlan
-from ops.retraining.start import fine_tuned_run, known_card, start_folder, stored_fine_tuning
+from ops.retraining.start import find_fine_tuning, prepare_fine_tuning, prepare_start_folder, update_card
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.responses import estimate_responses
@@ -99,11 +99,11 @@ def test_a_newcomer_is_offered_only_to_a_policy_with_cards(tmp_path: Path) -> No
 def test_training_offers_what_the_champion_sees(tmp_path: Path) -> None:
     """Old, removed and new workers; new ones only for a champion with descriptions."""
     pool = Pool(name="p", workers=(D, C, B.model_copy(update={"revision": "2"})))
-    known = known_card(card(), pool, tmp_path)
+    known = update_card(card(), pool, tmp_path)
     assert known.offered == ("c", "a", "b")
     assert known.pool.worker("b").revision == "2" and known.pool.worker("a") == A
     assert list(known.build_team(pool, DATA, Execution()).ordinals) == [0, 2]
-    with_cards = known_card(card(cards=shown(0.1, 0.2, 0.3)), pool, measured(tmp_path, b=0.8, c=0.7, d=0.9))
+    with_cards = update_card(card(cards=shown(0.1, 0.2, 0.3)), pool, measured(tmp_path, b=0.8, c=0.7, d=0.9))
     # For b, whose answers have changed, the present profile; for c the policy's own card.
     assert [each.accuracy["math"] for each in with_cards.cards] == [0.1, 0.2, 0.8, 0.9]
 
@@ -132,10 +132,10 @@ def lineage(tmp_path: Path) -> Lineage:
 
 
 def test_the_same_change_starts_from_the_same_folder_and_another_from_another(lineage: Lineage) -> None:
-    one = start_folder(lineage.setup(B, C), lineage.change)
+    one = prepare_start_folder(lineage.setup(B, C), lineage.change)
     assert (one / "model.safetensors").read_bytes() == b"weights"
-    assert start_folder(lineage.setup(C, B), lineage.change) == one
-    other = start_folder(lineage.setup(B, C, D), lineage.change)
+    assert prepare_start_folder(lineage.setup(C, B), lineage.change) == one
+    other = prepare_start_folder(lineage.setup(B, C, D), lineage.change)
     assert other != one and PolicyCard.read(other).offered == ("c", "a", "b")
     assert PolicyCard.read(lineage.policy).offered == ("c", "a", "b")  # the champion's own files are unchanged
     assert not list(lineage.workspace.policies.glob(TEMPORARY))
@@ -143,32 +143,32 @@ def test_the_same_change_starts_from_the_same_folder_and_another_from_another(li
 
 def test_the_key_of_a_continued_run_includes_its_starting_policy(lineage: Lineage) -> None:
     setup = lineage.setup(B, C, fine_tune={"steps": 7, "learning_rate": 1e-5})
-    run = fine_tuned_run(setup, lineage.change)
+    run = prepare_fine_tuning(setup, lineage.change)
     plan = RunPlan.read(run)
-    assert plan.base_policy == start_folder(setup, lineage.change)
+    assert plan.base_policy == prepare_start_folder(setup, lineage.change)
     assert (plan.recipe.grpo.steps, plan.recipe.grpo.learning_rate) == (7, 1e-5)
     assert plan.adaptive is None and plan.recursive is None and plan.from_champion
-    assert fine_tuned_run(setup, lineage.change) == run
+    assert prepare_fine_tuning(setup, lineage.change) == run
     other = lineage.workspace.runs / ELSEWHERE.policy / "policy"
     other.mkdir(parents=True)
     card(trained_steps=3).write(other)
-    assert fine_tuned_run(setup, ELSEWHERE) != run
+    assert prepare_fine_tuning(setup, ELSEWHERE) != run
 
 
 @pytest.mark.parametrize("section", ["adaptive", "recursive"])
 def test_it_repeats_the_recipes_last_stage(lineage: Lineage, section: str) -> None:
     setup = lineage.setup(B, C, **{section: {"steps": 50}}, fine_tune={"steps": 7})
-    plan = RunPlan.read(fine_tuned_run(setup, lineage.change))
+    plan = RunPlan.read(prepare_fine_tuning(setup, lineage.change))
     stage = getattr(plan, section)
     assert stage is not None and stage.steps == plan.recipe.grpo.steps == 7
 
 
 def test_a_finished_fine_tuning_is_not_planned_again(lineage: Lineage) -> None:
     setup = lineage.setup(B, C)
-    run = fine_tuned_run(setup, lineage.change)
+    run = prepare_fine_tuning(setup, lineage.change)
     (run / RESULT_FILE).write_text("{}", encoding="utf-8")
     before = (run / "run.json").stat().st_mtime_ns
-    assert fine_tuned_run(setup, lineage.change) == run
+    assert prepare_fine_tuning(setup, lineage.change) == run
     assert (run / "run.json").stat().st_mtime_ns == before
 
 
@@ -179,15 +179,15 @@ def test_weights_are_copied_where_the_file_system_has_no_hard_links(
         raise OSError("not permitted")
 
     monkeypatch.setattr("os.link", refuse)
-    weights = start_folder(lineage.setup(B, C), lineage.change) / "model.safetensors"
+    weights = prepare_start_folder(lineage.setup(B, C), lineage.change) / "model.safetensors"
     assert weights.read_bytes() == b"weights" and weights.stat().st_nlink == 1
 
 
 def test_a_damaged_start_is_renamed_and_made_again(lineage: Lineage, caplog: pytest.LogCaptureFixture) -> None:
-    folder = start_folder(lineage.setup(B, C), lineage.change)
+    folder = prepare_start_folder(lineage.setup(B, C), lineage.change)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     (folder / "podium.json").unlink()
-    assert start_folder(lineage.setup(B, C), lineage.change) == folder
+    assert prepare_start_folder(lineage.setup(B, C), lineage.change) == folder
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     aside = [each.name for each in lineage.workspace.policies.iterdir() if each != folder]
     assert len(aside) == 1 and aside[0].startswith(f"{folder.name}.damaged-")
@@ -196,12 +196,12 @@ def test_a_damaged_start_is_renamed_and_made_again(lineage: Lineage, caplog: pyt
 
 def test_a_fine_tuning_is_found_only_where_it_was_started(lineage: Lineage) -> None:
     setup = lineage.setup(B, C)
-    assert stored_fine_tuning(setup, lineage.change) is None
-    run = fine_tuned_run(setup, lineage.change)
-    assert stored_fine_tuning(setup, lineage.change) == run
-    assert stored_fine_tuning(setup, ELSEWHERE) is None, "its champion was not trained here"
+    assert find_fine_tuning(setup, lineage.change) is None
+    run = prepare_fine_tuning(setup, lineage.change)
+    assert find_fine_tuning(setup, lineage.change) == run
+    assert find_fine_tuning(setup, ELSEWHERE) is None, "its champion was not trained here"
     (lineage.workspace.data / "training_mix.jsonl").unlink()
-    assert stored_fine_tuning(setup, lineage.change) is None, "there is no mix"
+    assert find_fine_tuning(setup, lineage.change) is None, "there is no mix"
 
 
 # ── estimate ─────────────────────────────────────────────────────────────────
@@ -249,7 +249,7 @@ def planned(setup: Setup) -> StageEstimator:
 
 
 def parts(setup: Setup, client: WorkerClient, **plan: Any) -> dict[str, Cost]:
-    return {part.name: part for part in estimate(setup, RetrainingPlan(evaluate=True, **plan), client).parts}
+    return {part.name: part for part in estimate_plan(setup, RetrainingPlan(evaluate=True, **plan), client).parts}
 
 
 def test_a_column_costs_what_precaching_estimates(setup: Setup, client: WorkerClient) -> None:

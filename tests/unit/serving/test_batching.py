@@ -112,14 +112,14 @@ class Held(Scripted):
 async def test_a_writer_that_ends_no_batch_is_stalled() -> None:
     held = Held()
     writer = BatchWriter(held, 8)
-    assert writer.stalled_s == 0
+    assert writer.seconds_without_progress == 0
     task = asyncio.create_task(writer.write(chat("x")))
     await asyncio.sleep(0.05)
-    assert writer.stalled_s > 0
+    assert writer.seconds_without_progress > 0
     held.go.set()
     await task
     await asyncio.sleep(0)
-    assert writer.stalled_s == 0
+    assert writer.seconds_without_progress == 0
 
 
 async def test_a_cancelled_prompt_is_dropped_and_the_others_are_written() -> None:
@@ -139,7 +139,7 @@ async def test_a_prompt_that_arrives_as_a_batch_ends_is_written() -> None:
 
 async def test_a_greedy_completion_is_not_written_twice() -> None:
     echo = Echo()
-    writer = BatchWriter(echo, 8, kept=2)
+    writer = BatchWriter(echo, 8, max_cached=2)
     asked = [("a", 0.0), ("a", 0.0), ("b", 0.0), ("a", 0.7), ("a", 0.7), ("a", 0.0), ("c", 0.0), ("b", 0.0)]
     texts = [await text_of(writer, *each) for each in asked]
     assert texts == [f"{text} at {temperature:g}" for text, temperature in asked]

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from ops.config import Serving
-from ops.serving.http.connections import LEAST_FILES, ConnectionLimits, LimitedConnection
+from ops.serving.http.connections import MIN_OPEN_FILES, ConnectionLimits, LimitedConnection
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
 HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n"
@@ -104,7 +104,7 @@ async def test_idle_connections_make_room_for_new_ones_and_those_without_a_reque
         late, _ = await connect(WHOLE)
         assert await response(late) == 200
         assert [await asyncio.wait_for(reader.read(), 60) for reader, _ in slow[:14]] == [b""] * 14
-        assert limits.open == 8
+        assert limits.open_count == 8
         writer.write(WHOLE)  # the kept connection is still open
         assert await response(kept) == 200
 
@@ -117,7 +117,7 @@ async def test_a_connection_beyond_the_busy_maximum_is_refused_with_retry_after(
             await connect(WHOLE)
         while len(limits._phases["working"]) < 2:  # simulates that both took long
             for each in [*limits._phases["new"], *limits._phases["idle"], *limits._phases["body"]]:
-                limits.move(each, each._phase, "working")
+                limits.change_phase(each, each._phase, "working")
                 each._phase = "working"
             await asyncio.sleep(0.01)
         assert [await response((await connect(WHOLE))[0]) for _ in range(30)] == [503] * 30
@@ -137,4 +137,4 @@ def test_the_limit_of_open_files_bounds_connections() -> None:
     assert ConnectionLimits(Serving(), 1024).most == 768
     assert ConnectionLimits(Serving(), 65_536).most == 20_000
     assert ConnectionLimits(Serving(connections=100), 65_536).most == 100
-    assert ConnectionLimits(Serving(connections=100), LEAST_FILES).most == 86
+    assert ConnectionLimits(Serving(connections=100), MIN_OPEN_FILES).most == 86

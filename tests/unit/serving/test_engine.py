@@ -16,8 +16,8 @@ from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.loaded import LoadedVersion
 from ops.serving.request_budget import RequestBudget
-from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, question
-from ops.serving.strengths import Strengths
+from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, make_problem
+from ops.serving.strengths import WorkerStrengths
 from ops.workflow.grammar import Step, Workflow
 from tests.serving.script import POOL, SIX_BY_SEVEN, Scripted, ask, card_of, engine_of
 
@@ -40,20 +40,20 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 def test_an_answer_comes_with_its_workflow_steps_and_cost(serve: Serve) -> None:
     answer = ask(serve())
-    account = answer.account(texts=True)
+    account = answer.as_account(texts=True)
     assert "42" in (answer.text or "")
     assert (account["workflow"], account["status"], account["attempts"]) == (WORKFLOW, "answered", 1)
     assert [(step["worker"], step["sees"]) for step in account["steps"]] == [("algebraist", []), ("algebraist", [0])]
     assert account["cost_usd"] == account["paid_usd"] > 0
     assert (account["cached"], account["fallbacks"]) == (0, [])
-    assert not {"workflow", "steps", "answer"} & answer.account(texts=False).keys()
+    assert not {"workflow", "steps", "answer"} & answer.as_account(texts=False).keys()
 
 
 def test_the_second_time_it_is_free(serve: Serve) -> None:
     engine = serve()
     first, second = ask(engine), ask(engine)
     assert first.paid_usd == first.cost_usd == second.cost_usd > 0
-    assert (second.paid_usd, second.account(texts=False)["cached"]) == (0, 2)
+    assert (second.paid_usd, second.as_account(texts=False)["cached"]) == (0, 2)
 
 
 def test_a_budget_that_pays_for_no_call_is_named_with_the_cheapest_call(serve: Serve) -> None:
@@ -105,7 +105,7 @@ def test_an_unreadable_completion_is_tried_again_with_sampling(serve: Serve) -> 
 def test_without_a_workflow_the_best_worker_is_asked_alone_and_the_answer_says_so(
     serve: Serve, grader: str, chosen: str
 ) -> None:
-    measured = Strengths({"algebraist": {"math": 0.9, "rlpr": 0.1}, "guesser": {"math": 0.2, "rlpr": 0.3}})
+    measured = WorkerStrengths({"algebraist": {"math": 0.9, "rlpr": 0.1}, "guesser": {"math": 0.2, "rlpr": 0.3}})
     answer = ask(serve("no", strengths=measured), grader=grader)
     assert answer.status == "answered" and answer.attempts == 3
     [fallback] = answer.fallbacks
@@ -150,7 +150,7 @@ def test_options_that_leave_no_worker_are_refused(serve: Serve, options: dict[st
 
 def test_the_preference_for_cost_offers_the_cheaper_half(serve: Serve) -> None:
     writer = Scripted(GUESSER)
-    strengths = Strengths(cost_usd={"algebraist": 0.002, "guesser": 0.001})
+    strengths = WorkerStrengths(cost_usd={"algebraist": 0.002, "guesser": 0.001})
     answer = ask(serve(writer, strengths=strengths), preference="cost")
     assert [step.worker for step in answer.steps] == ["guesser"] and writer.prompts[0].endswith("Models: 1")
 
@@ -158,7 +158,7 @@ def test_the_preference_for_cost_offers_the_cheaper_half(serve: Serve) -> None:
 def test_a_policy_that_was_trained_in_rounds_goes_on_within_its_cards_limits(serve: Serve) -> None:
     again = Workflow((Step(0, "Compute."),)).render()
     answer = ask(serve(Scripted(GUESSER, again), rounds=RoundLimits(rounds=1)))
-    account = answer.account(texts=True)
+    account = answer.as_account(texts=True)
     assert "42" in (answer.text or "")
     assert (account["workflow"], account["stop"], account["calls"]) == (again, "cap", 2)
     assert [step["worker"] for step in account["steps"]] == ["algebraist"]
@@ -184,7 +184,7 @@ def test_an_execution_beyond_its_deadline_is_a_fallback(
 def test_the_calls_of_all_questions_of_a_version_are_bounded_together(serve: Serve) -> None:
     writer = Scripted(GUESSER, Workflow(()).render(), GUESSER, WORKFLOW, GUESSER, WORKFLOW)
     engine = serve(writer, rounds=RoundLimits(rounds=1, calls_ratio=2.0))
-    stops = [ask(engine, f"What is $6 \\cdot {n}$?").account(texts=False)["stop"] for n in range(3)]
+    stops = [ask(engine, f"What is $6 \\cdot {n}$?").as_account(texts=False)["stop"] for n in range(3)]
     assert stops == ["kept", "cap", "budget"]  # the first left its unused part to the second
 
 
@@ -206,7 +206,7 @@ def test_a_pool_may_have_fewer_workers_than_the_policy_knows(tmp_path: Path) -> 
 
 
 def second_version(engine: EngineThread, writer: Scripted) -> LoadedVersion:
-    return LoadedVersion.of("2", writer, card_of(POOL, "algebraist", "guesser"), POOL, engine.engine.settings)
+    return LoadedVersion.from_parts("2", writer, card_of(POOL, "algebraist", "guesser"), POOL, engine.engine.settings)
 
 
 def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_one(serve: Serve) -> None:
@@ -214,18 +214,18 @@ def test_a_request_that_waited_while_the_version_changed_is_answered_by_the_new_
     newer = second_version(thread, Scripted(GUESSER))
 
     async def change() -> Answer:
-        request = await thread.engine.request(question(SIX_BY_SEVEN, options), options)
-        thread.engine.serve(newer)
-        with thread.engine.answering(request):
+        request = await thread.engine.make_request(make_problem(SIX_BY_SEVEN, options), options)
+        thread.engine.replace_version(newer)
+        with thread.engine.hold_version(request):
             return await request.run()
 
-    answer = thread.run(change())
+    answer = thread.run_coroutine(change())
     assert (answer.version, answer.status) == ("2", "answered")
     assert [step.worker for step in answer.steps] == ["guesser"]
 
 
 def test_steps_are_reported_as_they_end_and_then_the_answer(serve: Serve) -> None:
-    news = serve().stream(question(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
+    news = serve().stream_answer(make_problem(SIX_BY_SEVEN, RequestOptions()), RequestOptions())
     assert [type(item).__name__ for item in news] == ["StepTrace", "StepTrace", "Answer"]
 
 
@@ -238,5 +238,5 @@ def test_a_workflow_is_written_once_for_a_question_an_offer_and_a_version(serve:
     assert len(writer.prompts) == 2, "another offer is another prompt"
     ask(engine, "What is $6 \\cdot 8$?")
     assert len(writer.prompts) == 3
-    engine.engine.serve(second_version(engine, newer))
+    engine.engine.replace_version(second_version(engine, newer))
     assert ask(engine).workflow == ALGEBRAIST and (len(writer.prompts), len(newer.prompts)) == (3, 1)

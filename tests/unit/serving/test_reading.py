@@ -8,25 +8,25 @@ import pytest
 
 from ops.core.errors import ConfigError
 from ops.grading import worker_prompt
-from ops.serving.http.access import TOKENS, Access
+from ops.serving.http.access import TOKENS_VARIABLE, AccessControl
 from ops.serving.openai import chat, responses
-from ops.serving.openai.agent import Exchange
-from ops.serving.openai.conversation import question_text
+from ops.serving.openai.agent import AgentExchange
+from ops.serving.openai.conversation import format_conversation
 from ops.serving.openai.errors import ApiError
-from ops.serving.request_options import RequestError, RequestOptions, UnknownModelError, question, read_options
+from ops.serving.request_options import RequestError, RequestOptions, UnknownModelError, make_problem, read_options
 
 
 def test_a_plain_question() -> None:
-    problem = question("  What is the density of iron? ", RequestOptions())
+    problem = make_problem("  What is the density of iron? ", RequestOptions())
     asked = (problem.question, problem.grader, problem.choices, problem.answer)
     assert asked == ("What is the density of iron?", "open", (), "")
     assert worker_prompt(problem) == "What is the density of iron?", "no form of answer is asked for"
 
 
 def test_choices_make_it_a_choice_question() -> None:
-    assert question("Which?", read_options({"choices": ["this", "that"]}, "podium")).grader == "choice"
+    assert make_problem("Which?", read_options({"choices": ["this", "that"]}, "podium")).grader == "choice"
     both = read_options({"choices": ["this", "that"], "grader": "math"}, "podium")
-    assert question("Which?", both).grader == "math"
+    assert make_problem("Which?", both).grader == "math"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_choices_make_it_a_choice_question() -> None:
 )
 def test_invalid_requests(text: str, inputs: Any, field: str) -> None:
     with pytest.raises(RequestError, match=field):
-        Exchange({"input": [{"role": "user", "content": text}], "custom_inputs": inputs})
+        AgentExchange({"input": [{"role": "user", "content": text}], "custom_inputs": inputs})
 
 
 def test_a_conversation_is_put_above_its_last_question() -> None:
@@ -66,10 +66,10 @@ def test_a_conversation_is_put_above_its_last_question() -> None:
         {"type": "reasoning", "summary": []},
         {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "input_text", "text": "twice that?"}]},
     ]
-    assert question_text(messages, "messages") == (
+    assert format_conversation(messages, "messages") == (
         "Instructions:\nBe short.\n\nUser:\nWhat is 1 + 1?\n\nAssistant:\n2\n\nQuestion:\nAnd\ntwice that?"
     )
-    assert question_text(messages[1:2], "messages") == "What is 1 + 1?"
+    assert format_conversation(messages[1:2], "messages") == "What is 1 + 1?"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_conversation_is_put_above_its_last_question() -> None:
 )
 def test_conversations_without_a_question(messages: list[object], problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        question_text(messages, "messages")
+        format_conversation(messages, "messages")
 
 
 def test_turns_that_called_tools_may_have_no_text() -> None:
@@ -101,7 +101,7 @@ def test_turns_that_called_tools_may_have_no_text() -> None:
         {"role": "assistant", "content": None},
         {"role": "user", "content": "In which unit?"},
     ]
-    assert question_text(messages, "messages") == (
+    assert format_conversation(messages, "messages") == (
         'User:\nWhat is the density of iron?\n\nAssistant:\nCalled density({"of": "iron"})\n\n'
         "Tool result:\n7.87\n\nQuestion:\nIn which unit?"
     )
@@ -139,7 +139,7 @@ RESPONSE_REFUSED = {
 ])  # fmt: skip
 def test_chat_parameters_that_are_not_honoured_are_refused_by_name(changed: dict[str, Any], field: str) -> None:
     with pytest.raises(RequestError) as refused:
-        chat.read(CHAT | changed)
+        chat.read_request(CHAT | changed)
     assert refused.value.where == field
 
 
@@ -151,7 +151,7 @@ def test_chat_parameters_that_are_not_honoured_are_refused_by_name(changed: dict
 ])  # fmt: skip
 def test_response_parameters_that_are_not_honoured_are_refused_by_name(changed: dict[str, Any], field: str) -> None:
     with pytest.raises(RequestError) as refused:
-        responses.read(RESPONSE | changed)
+        responses.read_request(RESPONSE | changed)
     assert refused.value.where == field
 
 
@@ -161,12 +161,12 @@ JSON_SCHEMA = {"type": "json_schema", "json_schema": SCHEMA}
 
 def test_every_route_takes_the_form_of_the_answer() -> None:
     free = {"type": "json_object"}
-    assert chat.read(CHAT | {"response_format": free}).options.response_format == free
+    assert chat.read_request(CHAT | {"response_format": free}).options.response_format == free
     asked = {"text": {"format": {"type": "json_schema", **SCHEMA}}}
     for options in (
-        chat.read(CHAT | {"response_format": JSON_SCHEMA}).options,
-        responses.read(RESPONSE | asked).options,
-        Exchange({"input": [{"role": "user", "content": "Where?"}], **asked}).options,
+        chat.read_request(CHAT | {"response_format": JSON_SCHEMA}).options,
+        responses.read_request(RESPONSE | asked).options,
+        AgentExchange({"input": [{"role": "user", "content": "Where?"}], **asked}).options,
         read_options({"response_format": JSON_SCHEMA}, "custom_inputs"),
     ):
         assert options.response_format == JSON_SCHEMA
@@ -181,38 +181,38 @@ def test_values_that_change_no_answer_are_accepted() -> None:
         "response_format": {"type": "text"}, "reasoning_effort": None, "user": "ada", "parallel_tool_calls": True,
         "service_tier": "auto", "stream": None, "store": None, "podium": {"budget_usd": 1, "choices": None},
     }  # fmt: skip
-    read = chat.read(CHAT | defaults | {"max_tokens": 50, "max_completion_tokens": 40})
+    read = chat.read_request(CHAT | defaults | {"max_tokens": 50, "max_completion_tokens": 40})
     assert (read.problem.question, read.stream, read.store) == ("Why?", False, True)
     assert (read.options.budget_usd, read.answer_tokens) == (1.0, ("max_completion_tokens", 40))
     defaults = {"text": {"format": {"type": "text"}}, "reasoning": {"effort": None, "summary": "auto"}, "tools": []}
     asked = {"store": False, "stream": True, "metadata": {"team": "a"}, "max_output_tokens": 50}
-    read = responses.read(RESPONSE | defaults | asked)
+    read = responses.read_request(RESPONSE | defaults | asked)
     assert (read.problem.question, read.stream, read.store) == ("Why?", True, False)
     assert (read.answer_tokens, read.metadata) == (("max_output_tokens", 50), {"team": "a"})
     with pytest.raises(UnknownModelError, match="'gpt-5' is not served here"):
-        responses.read(RESPONSE | {"model": "gpt-5"})
+        responses.read_request(RESPONSE | {"model": "gpt-5"})
 
 
 def test_instructions_are_a_part_of_the_question() -> None:
-    text = responses.read(RESPONSE | {"instructions": "Be short."}).problem.question
+    text = responses.read_request(RESPONSE | {"instructions": "Be short."}).problem.question
     assert text == "Instructions:\nBe short.\n\nQuestion:\nWhy?"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
 def test_beyond_this_machine_only_with_a_token(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(TOKENS, raising=False)
-    with pytest.raises(ConfigError, match=rf"{TOKENS}: is not set.*openssl rand"):
-        Access.of(host)
-    monkeypatch.setenv(TOKENS, "short")
+    monkeypatch.delenv(TOKENS_VARIABLE, raising=False)
+    with pytest.raises(ConfigError, match=rf"{TOKENS_VARIABLE}: is not set.*openssl rand"):
+        AccessControl.from_environment(host)
+    monkeypatch.setenv(TOKENS_VARIABLE, "short")
     with pytest.raises(ConfigError, match="fewer than 16 characters"):
-        Access.of(host)
-    monkeypatch.setenv(TOKENS, "first-secret-of-two, second-secret-of-two")
-    access = Access.of(host)
+        AccessControl.from_environment(host)
+    monkeypatch.setenv(TOKENS_VARIABLE, "first-secret-of-two, second-secret-of-two")
+    access = AccessControl.from_environment(host)
     for token in ("first-secret-of-two", "second-secret-of-two"):
-        access.check({"authorization": f"Bearer {token}"})
+        access.check_request({"authorization": f"Bearer {token}"})
     for value in ("", "Bearer", "Bearer first-secret", "Basic first-secret-of-two", "Bearer first-secret-of-two, x"):
         with pytest.raises(ApiError) as refused:
-            access.check({"authorization": value})
+            access.check_request({"authorization": value})
         assert refused.value.status == 401
 
 
@@ -232,11 +232,11 @@ def test_beyond_this_machine_only_with_a_token(host: str, monkeypatch: pytest.Mo
 def test_without_tokens_pages_in_a_browser_are_not_answered(
     headers: dict[str, str], allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(TOKENS, raising=False)
-    access = Access.of("127.0.0.1")
+    monkeypatch.delenv(TOKENS_VARIABLE, raising=False)
+    access = AccessControl.from_environment("127.0.0.1")
     if allowed:
-        access.check(headers)
+        access.check_request(headers)
         return
     with pytest.raises(ApiError) as refused:
-        access.check(headers)
+        access.check_request(headers)
     assert refused.value.status == 403

@@ -17,8 +17,8 @@ from ops.core.workspace import Workspace
 from ops.release import ask as asking
 from ops.release.lineage import Lineage
 from ops.release.model_card import Release
-from ops.release.new_version import scope_of
-from ops.serving.scope import FEWEST, FILE, PASSING, Scope, is_calibrating
+from ops.release.new_version import measure_scope
+from ops.serving.scope import MIN_TEST_QUESTIONS, PASSING_SHARE, SCOPE_FILE, TrainingScope, is_calibration_question
 from ops.synthetic.problems import generate_problems
 from ops.workflow.grammar import Workflow
 from tests.serving.script import POOL, Scripted, ask, card_of, engine_of
@@ -28,8 +28,8 @@ TESTS = tuple(f"What is the density of {name}?" for name in ("iron", *(f"metal{'
 OUTSIDE = "This question lies outside of what this version was trained on"
 
 
-def scope() -> Scope:
-    found = Scope.measure(MIX, TESTS)
+def scope() -> TrainingScope:
+    found = TrainingScope.measure(MIX, TESTS)
     assert found is not None
     return found
 
@@ -48,46 +48,46 @@ def scope() -> Scope:
     ],
 )
 def test_the_share_of_known_pairs_of_words(question: str, share: float) -> None:
-    assert scope().share(question) == pytest.approx(share)
+    assert scope().compute_known_share(question) == pytest.approx(share)
 
 
 def test_the_threshold_lets_pass_the_stated_share_of_the_questions_that_set_it() -> None:
-    calibrating = [question for question in TESTS if is_calibrating(question)]
+    calibrating = [question for question in TESTS if is_calibration_question(question)]
     assert 30 < len(calibrating) < 70
-    passed = [question for question in calibrating if not scope().notice(question)]
-    assert len(passed) >= PASSING * len(calibrating)
+    passed = [question for question in calibrating if not scope().write_notice(question)]
+    assert len(passed) >= PASSING_SHARE * len(calibrating)
     # One test question in ten is in other words, more than may fail, so the threshold is theirs.
     others = [f"Why is it so {'very ' * n}late?" for n in range(12)]
-    lower = Scope.measure(MIX, [*TESTS, *others])
-    assert lower is not None and lower.least < scope().least
+    lower = TrainingScope.measure(MIX, [*TESTS, *others])
+    assert lower is not None and lower.min_known_share < scope().min_known_share
 
 
 def test_too_few_test_questions_set_no_threshold() -> None:
-    calibrating = [question for question in TESTS if is_calibrating(question)]
-    assert Scope.measure(MIX, calibrating[: FEWEST - 1]) is None
-    assert Scope.measure(MIX, calibrating[:FEWEST]) is not None
+    calibrating = [question for question in TESTS if is_calibration_question(question)]
+    assert TrainingScope.measure(MIX, calibrating[: MIN_TEST_QUESTIONS - 1]) is None
+    assert TrainingScope.measure(MIX, calibrating[:MIN_TEST_QUESTIONS]) is not None
 
 
 def test_the_sentence_names_both_shares() -> None:
-    said = scope().notice("Who wrote Hamlet?")
+    said = scope().write_notice("Who wrote Hamlet?")
     assert said.startswith(OUTSIDE)
-    assert f"{scope().share('Who wrote Hamlet?'):.0%} of the question's" in said
-    assert f"reach {scope().least:.0%}" in said
-    assert scope().notice("What is the density of iron?") == ""
+    assert f"{scope().compute_known_share('Who wrote Hamlet?'):.0%} of the question's" in said
+    assert f"reach {scope().min_known_share:.0%}" in said
+    assert scope().write_notice("What is the density of iron?") == ""
 
 
 def test_it_is_stored_beside_the_weights_without_any_text(tmp_path: Path) -> None:
-    assert Scope.read(tmp_path) is None
+    assert TrainingScope.read(tmp_path) is None
     scope().write(tmp_path)
-    assert Scope.read(tmp_path) == scope()
-    assert "density" not in (tmp_path / FILE).read_text(encoding="utf-8")
+    assert TrainingScope.read(tmp_path) == scope()
+    assert "density" not in (tmp_path / SCOPE_FILE).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"least": 1}', '{"least": "x", "known": []}', '{"least": 1, "known": 3}'])
 def test_a_damaged_file_is_named_with_a_remedy(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(DataError, match=rf"{FILE}.*rollback"):
-        Scope.read(tmp_path)
+    (tmp_path / SCOPE_FILE).write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=rf"{SCOPE_FILE}.*rollback"):
+        TrainingScope.read(tmp_path)
 
 
 # ── answers ──────────────────────────────────────────────────────────────────
@@ -98,11 +98,11 @@ def test_an_answer_has_the_notice_beside_it_and_a_version_without_a_scope_says_n
     with closing(engine_of(tmp_path, POOL, writer)) as engine:
         loaded = engine.engine.loaded
         assert loaded is not None
-        assert ask(engine, "Who wrote Hamlet?").account(texts=False)["notice"] == ""
+        assert ask(engine, "Who wrote Hamlet?").as_account(texts=False)["notice"] == ""
         loaded.scope = scope()
         outside, inside = ask(engine, "Who wrote Hamlet?"), ask(engine, "What is the density of iron?")
-    assert outside.account(texts=False)["notice"].startswith(OUTSIDE)
-    assert inside.account(texts=False)["notice"] == ""
+    assert outside.as_account(texts=False)["notice"].startswith(OUTSIDE)
+    assert inside.as_account(texts=False)["notice"] == ""
     assert OUTSIDE not in (outside.text or "")
 
 
@@ -115,7 +115,7 @@ def test_podium_ask_prints_the_notice_below_the_answer(capsys: pytest.CaptureFix
     }  # fmt: skip
     for notice in (outputs["notice"], ""):
         answer = {"output": [{"content": [{"text": "yes"}]}], "custom_outputs": {**outputs, "notice": notice}}
-        asking.show(answer, Console(width=200))
+        asking.print_answer(answer, Console(width=200))
         printed = capsys.readouterr().out
         assert (f"{OUTSIDE}: [sic]" in printed) is bool(notice)
         assert not notice or printed.index("yes") < printed.index(OUTSIDE)
@@ -143,14 +143,14 @@ def released(pool: Pool = POOL, **card: Any) -> Release:
 
 
 def test_a_version_made_from_scratch_carries_what_it_was_trained_on(workspace: Workspace) -> None:
-    found = scope_of(workspace, released())
+    found = measure_scope(workspace, released())
     assert found is not None
     tests = [problem.question for name in ("math500", "mmlu") for problem in generate_problems(name, "test", 24, 1)]
-    passed = [question for question in tests if not found.notice(question)]
+    passed = [question for question in tests if not found.write_notice(question)]
     assert len(passed) > 0.8 * len(tests)
-    assert all(found.notice(text) for text in ("Who wrote Hamlet?", "Write a short poem about the sea.", "Why?"))
-    assert not found.notice("What is 17 * 23?") and not found.notice("What is 6 * 7?")
-    assert f"less than {found.least:.0%} of a question's" in released().model_card(found)
+    assert all(found.write_notice(text) for text in ("Who wrote Hamlet?", "Write a short poem about the sea.", "Why?"))
+    assert not found.write_notice("What is 17 * 23?") and not found.write_notice("What is 6 * 7?")
+    assert f"less than {found.min_known_share:.0%} of a question's" in released().write_model_card(found)
 
 
 @pytest.mark.parametrize(
@@ -164,14 +164,14 @@ def test_a_version_made_from_scratch_carries_what_it_was_trained_on(workspace: W
 def test_another_policy_carries_none_and_its_card_says_why(
     workspace: Workspace, card: dict[str, Any], why: str
 ) -> None:
-    assert scope_of(workspace, released(**card)) is None
-    assert why in released(**card).model_card(None)
+    assert measure_scope(workspace, released(**card)) is None
+    assert why in released(**card).write_model_card(None)
 
 
 def test_nothing_is_carried_without_a_mix_or_of_a_confidential_benchmark(workspace: Workspace) -> None:
     mix = workspace.data / "training_mix.jsonl"
     secret = [replace(problem, benchmark="gpqa_diamond") for problem in generate_problems("gpqa_diamond", "test", 3, 1)]
     write_problems(mix, secret)
-    assert scope_of(workspace, released()) is None
+    assert measure_scope(workspace, released()) is None
     mix.unlink()
-    assert scope_of(workspace, released()) is None
+    assert measure_scope(workspace, released()) is None

@@ -16,9 +16,9 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.release import aliases, mlflow_store
-from ops.release.champion import champion_of
+from ops.release.champion import open_registered_versions
 from ops.serving.answer import Answer, Fallback
-from ops.serving.follow import Follower
+from ops.serving.follow import VersionFollower
 from ops.serving.http.metrics import Metrics
 from ops.serving.loaded import LoadedVersion, VersionFiles
 from ops.workflow.trace import StepTrace
@@ -39,13 +39,13 @@ def test_the_servers_pool_has_priority_over_the_versions_own(tmp_path: Path) -> 
     card.write(tmp_path / "policy")
     policy = VersionFiles("1", tmp_path / "policy", tmp_path / "pool.yaml", {})
     with pytest.raises(ConfigError, match=r"pool.yaml"):
-        LoadedVersion.read(policy, Serving(), Workspace.find())
-    loaded = LoadedVersion.read(policy, Serving(pool="quickstart"), Workspace.find())
-    assert loaded.names == ("solver", "scholar") and isinstance(loaded.pool, Pool)
+        LoadedVersion.load(policy, Serving(), Workspace.find())
+    loaded = LoadedVersion.load(policy, Serving(pool="quickstart"), Workspace.find())
+    assert loaded.worker_names == ("solver", "scholar") and isinstance(loaded.pool, Pool)
     assert isinstance(loaded.conductor, PromptedConductor) and loaded.batch_writer is None
-    loaded.prove()  # its worker is not asked: that would cost money
+    loaded.check_writes_workflows()  # its worker is not asked: that would cost money
     with pytest.raises(DataError, match="has none of the workers of the policy: solver, scholar"):
-        LoadedVersion.read(policy, Serving(pool="openai"), Workspace.find())
+        LoadedVersion.load(policy, Serving(pool="openai"), Workspace.find())
 
 
 def test_calls_failures_and_fallbacks_are_counted_by_worker() -> None:
@@ -57,8 +57,8 @@ def test_calls_failures_and_fallbacks_are_counted_by_worker() -> None:
     answer.fallbacks += [
         Fallback("unreachable", "checker", "rewritten"), Fallback("misconfigured", "coder", "rewritten"),
     ]  # fmt: skip
-    metrics.answered(answer)
-    page = metrics.page()[0].decode()
+    metrics.count_answer(answer)
+    page = metrics.render_page()[0].decode()
     assert {
         'podium_answers_total{status="answered"} 1.0',
         'podium_calls_total{cached="false",worker="solver"} 1.0',
@@ -78,22 +78,22 @@ def test_a_removed_champion_is_reported_and_counted_once_with_the_command(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     workspace, metrics = checkout(tmp_path / "checkout", shared_store()), Metrics()
-    aliases.promote(workspace, version(workspace).version, YES)
+    aliases.promote_version(workspace, version(workspace).version, YES)
     version(workspace)
     with (
         closing(engine_of(tmp_path / "engine", POOL, Scripted("nothing"))) as thread,  # its version is also named 1
-        champion_of(workspace) as champion,
-        mlflow_store.connected(workspace) as client,
+        open_registered_versions(workspace) as champion,
+        mlflow_store.connect(workspace) as client,
     ):
-        follower = Follower(thread.engine, champion, on_attempt=metrics.swapped)
-        assert asyncio.run(follower.look())
+        follower = VersionFollower(thread.engine, champion, on_attempt=metrics.count_swap)
+        assert asyncio.run(follower.check_version())
         if taken == "alias":
-            client.delete_registered_model_alias(mlflow_store.MODEL, mlflow_store.CHAMPION)
+            client.delete_registered_model_alias(mlflow_store.MODEL_NAME, mlflow_store.CHAMPION)
         else:
-            client.delete_model_version(mlflow_store.MODEL, "1")
-        assert [asyncio.run(follower.look()) for _ in range(3)] == [False] * 3
+            client.delete_model_version(mlflow_store.MODEL_NAME, "1")
+        assert [asyncio.run(follower.check_version()) for _ in range(3)] == [False] * 3
         assert thread.engine.loaded is not None and thread.engine.loaded.version == "1", "it goes on"
-        assert b'podium_swaps_total{outcome="missing"} 1.0' in metrics.page()[0]
+        assert b'podium_swaps_total{outcome="missing"} 1.0' in metrics.render_page()[0]
     why = (
         "No version of conductor has the alias champion: the gate promoted none (`podium verdict` says why), "
         "the alias was removed, or its version was deleted"

@@ -19,7 +19,7 @@ from ops.core.usage import Usage
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.request_budget import RequestBudget
-from ops.serving.request_options import RequestError, RequestOptions, question, read_options
+from ops.serving.request_options import RequestError, RequestOptions, make_problem, read_options
 from ops.workflow.grammar import Workflow
 from tests.serving.script import POOL, Scripted, ask, engine_of
 
@@ -97,7 +97,7 @@ def test_the_most_frequent_answer_counts(
     serve: Serve, said: Sequence[str], vote: Vote, right: str, ran: int, agreed: int, latency_s: float
 ) -> None:
     answer = elected(serve(said), vote)
-    account = answer.account(texts=True)
+    account = answer.as_account(texts=True)
     assert (answer.text, answer.status) == (f"\\boxed{{{right}}}", "answered")
     assert account["vote"] == {"workflows": ran, "agreed": agreed}
     assert account["latency_s"] == pytest.approx(latency_s)
@@ -107,7 +107,7 @@ def test_the_most_frequent_answer_counts(
 
 
 def test_the_workflow_that_is_shown_is_the_elected_one(serve: Serve) -> None:
-    account = elected(serve(("41", "42", "42"), FLOW, OTHER, OTHER)).account(texts=True)
+    account = elected(serve(("41", "42", "42"), FLOW, OTHER, OTHER)).as_account(texts=True)
     assert (account["workflow"], [step["worker"] for step in account["steps"]]) == (OTHER, ["guesser"])
 
 
@@ -143,32 +143,32 @@ def test_a_client_that_leaves_during_the_vote_has_cancelled_its_request(serve: S
 
     async def leave() -> Answer:
         first = asyncio.Event()
-        request = await thread.engine.request(question("What?", ASKED), ASKED, lambda _: first.set())
+        request = await thread.engine.make_request(make_problem("What?", ASKED), ASKED, lambda _: first.set())
         running = asyncio.create_task(request.run())
         async with asyncio.timeout(30):
             await first.wait()
         await asyncio.sleep(0.3)  # the first workflow has ended by now
-        assert request.answer.standing is not None
+        assert request.answer.answer_run is not None
         running.cancel()
         await asyncio.wait([running], timeout=30)
         assert running.cancelled() and asyncio.all_tasks() == {asyncio.current_task()}, "no call goes on"
         return request.answer
 
-    assert thread.run(leave()).status == "cancelled"
+    assert thread.run_coroutine(leave()).status == "cancelled"
 
 
 def test_a_request_votes_as_the_server_says_unless_it_says_otherwise(serve: Serve) -> None:
     engine = serve(("41", "42", "42"), vote=TWO_OF_THREE.model_dump())
     assert ask(engine, grader="math").text == "\\boxed{42}"
     alone = elected(engine, Vote())
-    assert alone.text == "\\boxed{41}" and "vote" not in alone.account(texts=False)
+    assert alone.text == "\\boxed{41}" and "vote" not in alone.as_account(texts=False)
     assert ask(engine, grader="math", execute=False).status == "not_run"
     anything = ask(engine)
     assert anything.text == "\\boxed{41}" and anything.vote is None, "answers in any form cannot be compared"
 
 
 def test_the_steps_of_all_workflows_are_reported_before_the_answer(serve: Serve) -> None:
-    news = serve(("41", "42", "42")).stream(question("What?", ASKED), ASKED)
+    news = serve(("41", "42", "42")).stream_answer(make_problem("What?", ASKED), ASKED)
     assert [type(item).__name__ for item in news] == ["StepTrace"] * 3 + ["Answer"]
 
 

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 from rich.console import Console
 
-from assets.checks import LOOPS
-from assets.resources import Podium
+from assets.checks import RECURSION_GUARD
+from assets.resources import RunResource
 from ops.conductor.policy import PolicyCard
 from ops.config import Guards
 from ops.core.atomic import write_text
@@ -21,7 +21,7 @@ from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, check_guards, check_run_guards
 from ops.training.run.training_run import CURVE_FILE, RunResult, write_run_plan
 from ops.workers.client import CallCounts
-from pipelines.definitions import definitions
+from pipelines.definitions import make_definitions
 from pipelines.summary import print_summary
 
 STEPS = 40
@@ -153,8 +153,8 @@ def test_a_missing_value_in_a_curve_is_not_a_fault() -> None:
 
 def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) -> None:
     (project.data / "training_mix.jsonl").write_text("", encoding="utf-8")
-    podium = Podium(root=str(project.root), recipe="quickstart")
-    setup = podium.load()
+    podium = RunResource(root=str(project.root), recipe="quickstart")
+    setup = podium.load_setup()
     base = base_policy_folder(setup)
     base.mkdir(parents=True)
     card = PolicyCard(
@@ -173,14 +173,14 @@ def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) ->
     )  # fmt: skip
     result.write(folder)
     card.write(folder / "policy")
-    job = definitions(podium).resolve_implicit_global_asset_job_def()
+    job = make_definitions(podium).resolve_implicit_global_asset_job_def()
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(
-            instance=instance, asset_selection=[dg.AssetKey("conductor")], run_config=podium.run_config()
+            instance=instance, asset_selection=[dg.AssetKey("conductor")], run_config=podium.make_run_config()
         )
     assert done.success
     evaluations = {each.check_name: each for each in done.get_asset_check_evaluations()}
-    assert list(evaluations) == [name for name in GUARDS if name != LOOPS]
+    assert list(evaluations) == [name for name in GUARDS if name != RECURSION_GUARD]
     assert {each.severity for each in evaluations.values()} == {dg.AssetCheckSeverity.WARN}
     assert [name for name, each in evaluations.items() if not each.passed] == ["unscorable"]
     assert str(evaluations["unscorable"].description).startswith("10.0% of all rollouts have no reward")

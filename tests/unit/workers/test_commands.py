@@ -19,7 +19,7 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Bill, Ledger, OutgoingCall
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, open_backend
-from pipelines.commands.shown import PIPED
+from pipelines.commands.shown import PIPED_WIDTH
 from tests.builders import make_problem
 from tests.command import podium
 
@@ -147,7 +147,7 @@ def test_the_ledger_cuts_no_name(
     out = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
     assert "…" not in out
     assert out.count(run) == 2 and worker in out and "123,456,789" in out
-    assert all(len(line.rstrip()) <= (columns or PIPED) for line in out.splitlines())
+    assert all(len(line.rstrip()) <= (columns or PIPED_WIDTH) for line in out.splitlines())
 
 
 @pytest.mark.parametrize(

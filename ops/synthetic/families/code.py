@@ -56,6 +56,7 @@ def pick_operations(random: Random, count: int) -> list[str]:
 
 
 def apply_operations(names: list[str], xs: Numbers) -> Numbers:
+    """Return the result of operations that are applied to a list one after another."""
     for name in names:
         xs = OPERATIONS[name][1](xs)
     return xs
@@ -68,6 +69,7 @@ def write_source(names: list[str]) -> str:
 
 
 def sample_inputs(random: Random, count: int) -> list[Numbers]:
+    """Return random lists of four to six integers between -9 and 9."""
     return [[random.randint(-9, 9) for _ in range(random.randint(4, 6))] for _ in range(count)]
 
 

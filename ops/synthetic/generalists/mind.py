@@ -106,17 +106,21 @@ class MisstepModel:
     A misstep has a part that belongs to the question (`SHARED_MISSTEP_VARIANCE`), a part that belongs to the worker and
     the question (it recurs at every attempt), and a part that is drawn anew for each request and sample index.
     `temperature` is the last part's share of the remaining variance, so it controls the independence of samples and not
-    their quality: at 0 all samples are equal. Above 1 missteps also become more frequent.
+    their quality. At temperature 0 all samples are equal. Above 1 missteps also become more frequent.
     """
 
     worker: str
+    """The name of the generalist."""
     question: str
+    """The question with its choices as one text."""
     request: str
     """The messages as one text, so that another subtask or context has other draws."""
     sample: str = "0"
     """The sample as `sample_seed` returns it."""
     temperature: float = 1.0
+    """The sampling temperature of the request."""
     missteps: list[Misstep] = field(default_factory=list)
+    """The missteps so far."""
 
     def has_misstep(self, rate: float, kind: str, where: str) -> bool:
         """Return whether the step `where` goes wrong; the result is the same for repeated calls."""
@@ -177,6 +181,7 @@ class MethodResult(NamedTuple):
     value: str
     """The answer before formatting, or a program."""
     unit: str = ""
+    """The unit of the answer, or "" if it has none."""
     notes: tuple[str, ...] = ()
     """Notes for the response on what was read and done."""
     is_verified: bool = False
@@ -185,11 +190,14 @@ class MethodResult(NamedTuple):
 
 @dataclass(frozen=True)
 class GeneralistTask:
-    """One generalist with one task."""
+    """A task together with the generalist that works on it."""
 
     task: Task
+    """The task."""
     skill: Skill
+    """The skills of the generalist."""
     missteps: MisstepModel
+    """The random missteps of this request."""
 
     def is_misread(self, index: int, text: str) -> bool:
         """Return whether clause `index` (from 0) is misread."""
@@ -205,7 +213,7 @@ class GeneralistTask:
         return seen
 
     def recall_fact(self, name: str, attribute: str) -> str | None:
-        """Return a fact from the context, or else from memory, or else a wrong one; None if there is no such fact."""
+        """Return a fact from the context or from memory, or else a random value. Returns None for an unknown fact."""
         for fact in reversed(read_facts(self.task)):
             if fact.attribute == attribute and fact.name.lower() == name.lower():
                 return fact.value.split(" ")[0] if _is_number(fact.value.split(" ")[0]) else fact.value

@@ -1,4 +1,4 @@
-"""Workflows of the synthetic pool that do not depend on the question, as plain data with workers' names."""
+"""The fixed workflows of the synthetic pool, which do not depend on the question and name their workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ops.synthetic.generalists import SKILLS
 from ops.synthetic.tools import TOOLS
 
 Kind = Literal["alone", "tools", "vote", "check", "plan"]
+"""The kind of a fixed workflow."""
 KINDS: dict[Kind, str] = {
     "alone": "a worker alone",
     "tools": "tools in a chain",
@@ -31,11 +32,16 @@ class FixedWorkflow(NamedTuple):
     """A workflow of the fixed set."""
 
     kind: Kind
+    """The kind of the workflow."""
     steps: tuple[StaticStep, ...]
+    """The steps in their order."""
 
     @property
     def name(self) -> str:
-        """The steps in one line: `→` before a step that sees all earlier ones, `+` before a step that sees none."""
+        """Return the steps in one line.
+
+        `→` precedes a step that sees all earlier ones, and `+` a step that sees none.
+        """
         parts: list[str] = []
         for step, group in itertools.groupby(self.steps):
             sign = "" if not parts else (" → " if step.sees_all else " + ")
@@ -46,23 +52,24 @@ class FixedWorkflow(NamedTuple):
 
 
 def build_chain(kind: Kind, *steps: tuple[str, str]) -> FixedWorkflow:
-    """Make a workflow in which each step sees all earlier ones."""
+    """Return a workflow in which each step sees all earlier ones. A step is a pair of worker and subtask."""
     return FixedWorkflow(
         kind, tuple(StaticStep(worker, subtask, index > 0) for index, (worker, subtask) in enumerate(steps))
     )
 
 
 def build_vote(kind: Kind, *workers: str, judge: tuple[str, str] = ("editor", VOTE)) -> FixedWorkflow:
-    """Make a workflow in which every worker answers alone and a judge sees all answers."""
+    """Return a workflow in which every worker answers alone and a last step, `judge`, sees all answers."""
     return FixedWorkflow(kind, (*(StaticStep(worker, SOLVE, False) for worker in workers), StaticStep(*judge, True)))
 
 
 def look_up_step(attribute: str) -> tuple[str, str]:
+    """Return the worker and the subtask that look up an attribute."""
     return ("librarian", f"Look up the {attribute}.")
 
 
 def fixed_workflows() -> list[FixedWorkflow]:
-    """Return the fixed set: every approach to any family, with up to five steps."""
+    """Return the fixed set, which contains workflows of up to five steps for every approach to every family."""
     solve, strong = (STRONGEST, "Compute the result."), (STRONGEST, SOLVE)
     made = [build_chain("alone", (worker, SOLVE)) for worker in (*TOOLS, *SKILLS)]
     commands = ("zeros", "derivative", "minimum", "integral")
@@ -97,7 +104,8 @@ def fixed_workflows() -> list[FixedWorkflow]:
 
 
 def build_mixture() -> FixedWorkflow:
-    """Make a workflow in which every generalist proposes and the
-    strongest aggregates (one-layer Mixture-of-Agents, arXiv:2406.04692).
+    """Return a workflow in which every generalist proposes an answer and the strongest one aggregates them.
+
+    This is Mixture-of-Agents with one layer (arXiv:2406.04692).
     """
     return build_vote("vote", *SKILLS, judge=(STRONGEST, CHECK))

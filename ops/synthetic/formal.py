@@ -1,4 +1,7 @@
-"""Formal text that workers pass on in lines `FACT:`, `EXPR:` and `PLAN:`, and formal text in the question itself."""
+"""Read and write formal text, which workers pass on in lines that begin with `FACT:`, `EXPR:` or `PLAN:`.
+
+Formal text in the question itself, such as a formula between dollar signs, is read too.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,26 @@ _SIGNATURE = re.compile(r"`(\w+)\((\w(?:, \w)*)\)`")
 
 
 class Fact(NamedTuple):
+    """A fact that a worker looked up."""
+
     attribute: str
+    """The attribute, such as "density"."""
     name: str
+    """The name of the entity."""
     value: str
     """The value with its unit."""
 
 
 def read_facts(task: Task) -> list[Fact]:
-    """Return the facts that earlier workers looked up, oldest first."""
+    """Return the facts that earlier workers looked up, beginning with the oldest."""
     return [Fact(*match.groups()) for line in task.marked_lines("FACT") if (match := _FACT.match(line))]
 
 
 def find_subjects(task: Task) -> list[str]:
-    """Return the entities to look up: an earlier look-up's result,
-    else those named in the question, else its choices.
+    """Return the entities to look up.
+
+    These are the result of an earlier look-up, or else the entities that the question names, or else those that its
+    choices name.
     """
     earlier = [line.partition(" = ")[2] for line in task.marked_lines("FACT")]
     shown = [name for text in earlier[-1:] for name in find_entities(text)]
@@ -38,7 +47,10 @@ def find_subjects(task: Task) -> list[str]:
 
 
 def read_formula(task: Task) -> tuple[str, str] | None:
-    """Return the `EXPR:` lines as one formula and its unit; each line may refer to the previous one as PREV."""
+    """Return the formula in the `EXPR:` lines and its unit, or None if there are no such lines.
+
+    Each line may refer to the formula of the previous line as PREV.
+    """
     lines = task.marked_lines("EXPR")
     body, unit = "", ""
     for line in lines:
@@ -50,8 +62,10 @@ def read_formula(task: Task) -> tuple[str, str] | None:
 
 
 def find_formula(question: str) -> str | None:
-    """Return the sum that the question consists of, else the longest formula between dollar signs, in this
-    environment's grammar."""
+    """Return the formula in a question in the grammar of `ops.synthetic.formula`, or None if there is none.
+
+    It is the sum that the question consists of, or else the longest formula between dollar signs.
+    """
     if body := sums.find_sum(question):
         return body
     formulas = re.findall(r"\$([^$]+)\$", question)
@@ -59,20 +73,20 @@ def find_formula(question: str) -> str | None:
 
 
 def format_expression_line(question: str, body: str, unit: str) -> str:
-    """Return a formula as an `EXPR:` line; it defines a function if the question states a signature."""
+    """Return a formula as an `EXPR:` line, which defines a function if the question states a signature."""
     if named := find_signature(question):
         return f"EXPR: {named[0]}({named[1]}) = {body}"
     return f"EXPR: {body} [{unit}]" if unit else f"EXPR: {body}"
 
 
 def find_signature(question: str) -> tuple[str, str] | None:
-    """Return the name and parameters of the function of numbers that a question asks for."""
+    """Return the name and the parameters of the function that a question asks for, or None if it asks for none."""
     match = _SIGNATURE.search(question)
     return (match[1], match[2]) if match else None
 
 
 def read_function(task: Task) -> str | None:
-    """Return the last `EXPR:` line that defines a function, as source text."""
+    """Return the source text of the last `EXPR:` line that defines a function, or None if there is no such line."""
     for line in reversed(task.marked_lines("EXPR")):
         if match := _FUNCTION.match(line):
             return format_function(match[1], match[2], match[3])
@@ -85,5 +99,5 @@ def format_function(name: str, parameters: str, body: str) -> str:
 
 
 def read_plan(task: Task) -> list[str]:
-    """Return the steps of all `PLAN:` lines."""
+    """Return the steps of all `PLAN:` lines in their order."""
     return [step for line in task.marked_lines("PLAN") for step in line.split("; ")]

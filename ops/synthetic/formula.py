@@ -1,4 +1,4 @@
-"""The formal expressions that tools pass to each other, parsed without evaluating code.
+"""Parse the formal expressions that tools pass to each other, without evaluating code.
 
 The grammar is Python's arithmetic on numbers, single-letter names and the functions in `FUNCTIONS`.
 """
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     import sympy
 
 MAX_LENGTH = 400
+"""The largest number of characters of a formula."""
 MAX_EXPONENT = 200
+"""The largest exponent of a power."""
 
 FUNCTIONS = {"gcd": "gcd", "lcm": "lcm", "binomial": "binomial", "mod": "Mod", "abs": "Abs"}
-"""Name → the function of SymPy, which is imported by the first formula."""
+"""The name of each function and the SymPy function that it stands for. SymPy is imported for the first formula."""
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -31,11 +33,11 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class NotAFormula(ValueError):
-    """The text is not an expression of this grammar."""
+    """Raised for a text that is not an expression of this grammar."""
 
 
 def parse_formula(text: str) -> sympy.Expr:
-    """Return the expression that `text` contains. Raises `NotAFormula`."""
+    """Return the expression that a text consists of. Raises `NotAFormula`."""
     if len(text) > MAX_LENGTH:
         raise NotAFormula("too long")
     try:

@@ -1,4 +1,4 @@
-"""The fact tables of the embedded world: materials, countries, units."""
+"""Read the fact tables of the synthetic environment, which describe materials, countries and units."""
 
 from __future__ import annotations
 
@@ -23,19 +23,23 @@ FACT_UNITS = {
     "language": "",
     "country": "",
 }
-"""Attribute → unit of its values ("" for words)."""
+"""The unit of the values of each attribute, or "" if the values are words."""
 
 
 class FactUnit(NamedTuple):
+    """A unit of measurement."""
+
     name: str
+    """The name of the unit."""
     dimension: str
+    """The dimension, such as length; units of the same dimension can be converted."""
     factor: float
-    """Size in the dimension's reference unit."""
+    """The size of the unit in the reference unit of its dimension."""
 
 
 @functools.cache
 def read_knowledge_table(name: str) -> dict[str, dict[str, str]]:
-    """Return `data/knowledge/NAME.csv` as entity → attribute → value."""
+    """Return `data/knowledge/NAME.csv` as a dictionary from entities to attributes to values."""
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     key = "unit" if name == "units" else "name"
@@ -44,7 +48,7 @@ def read_knowledge_table(name: str) -> dict[str, dict[str, str]]:
 
 @functools.cache
 def entities() -> dict[str, dict[str, str]]:
-    """Return every entity with its facts; a capital city is an entity whose only fact is its country."""
+    """Return the facts of every entity by its name. The only fact of a capital city is its country."""
     facts_of = {**read_knowledge_table("materials"), **read_knowledge_table("countries")}
     for country, facts in read_knowledge_table("countries").items():
         facts_of.setdefault(facts["capital"], {"country": country})
@@ -63,20 +67,20 @@ def _by_lower_case() -> dict[str, str]:
 
 
 def find_entities(text: str) -> list[str]:
-    """Return the entities that the text names, in order and without repetition."""
+    """Return the entities that a text names, in the order of the text and without repetitions."""
     names = (_by_lower_case()[match.lower()] for match in _entity_pattern().findall(text))
     return list(dict.fromkeys(names))
 
 
 def find_attribute(text: str) -> str | None:
-    """Return the first attribute that the text names literally, if there is one."""
+    """Return the first attribute that a text names literally, or None if it names none."""
     hits = [(match.start(), name) for name in FACT_UNITS if (match := re.search(rf"\b{name}\b", text, re.I))]
     return min(hits)[1] if hits else None
 
 
 @functools.cache
 def units() -> dict[str, FactUnit]:
-    """Return every spelling of a unit → the unit."""
+    """Return the units by each of their spellings."""
     spellings = {}
     for name, row in read_knowledge_table("units").items():
         for spelling in row["spellings"].split():
@@ -85,7 +89,7 @@ def units() -> dict[str, FactUnit]:
 
 
 def convert_unit(value: float, unit: str, target: str) -> float | None:
-    """Return `value` in another unit of the same dimension; None if no conversion exists."""
+    """Return `value` in another unit, or None if a unit is unknown or the dimensions differ."""
     source, goal = units().get(unit), units().get(target)
     if source is None or goal is None or source.dimension != goal.dimension:
         return None
@@ -94,23 +98,26 @@ def convert_unit(value: float, unit: str, target: str) -> float | None:
 
 _QUANTITY = re.compile(r"(-?\d+(?:\.\d+)?)\s*([A-Za-z]+(?:\^\d)?)?")
 TOLERANCE = 0.005
-"""Relative difference of two quantities that count as the same."""
+"""The largest relative difference of two quantities that count as equal."""
 
 
 def parse_quantity(text: str) -> tuple[float, str] | None:
-    """Return the first number of a text with its unit ("" without one)."""
+    """Return the first number of a text with its unit ("" if it has none), or None if there is no number."""
     match = _QUANTITY.search(text)
     return (float(match[1]), match[2] or "") if match else None
 
 
 def parse_number(text: str) -> float:
-    """Return the first number of a text; 0 without one."""
+    """Return the first number of a text, or 0 if there is none."""
     first = parse_quantity(text)
     return first[0] if first else 0.0
 
 
 def find_choice(choices: Mapping[str, str], value: str, converting: bool = True) -> str | None:
-    """Return the letter of the choice that equals `value`: as text, or as a quantity in any unit."""
+    """Return the letter of the choice that equals `value` as a text or as a quantity, or None if no choice does.
+
+    If `converting` is True, quantities in different units are compared after conversion.
+    """
     for letter, text in choices.items():
         if text.strip().lower() == value.strip().lower() or _same_quantity(text, value, converting):
             return letter

@@ -1,4 +1,4 @@
-"""Operations on lists of integers: their words, their meaning and their source text, and programs made of them."""
+"""Operations on lists of integers with their meaning and their source text, and programs that combine them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPERATIONS = {
     "max": "xs = [max(xs, default=0)]",
     "count": "xs = [len(xs)]",
 }
-"""Name → source text."""
+"""The source text of each operation by its name."""
 _MEANINGS: dict[str, Callable[[Numbers], Numbers]] = {
     "sort": sorted,
     "reverse": lambda xs: xs[::-1],
@@ -49,30 +49,37 @@ _EXAMPLE = re.compile(r"^(?:Input: |>>> g\()(.*?)\)?\n(?:Output: )?(.*)$", re.MU
 
 
 class ListExample(NamedTuple):
+    """An example of what a program does with a list."""
+
     given: Numbers
+    """The input list."""
     wanted: Numbers
+    """The expected result."""
 
 
 def apply_operations(steps: Sequence[str], xs: Numbers) -> Numbers:
-    """Apply a chain of operations to a list."""
+    """Return the result of operations that are applied to a list one after another."""
     for step in steps:
         xs = _MEANINGS[step](xs)
     return xs
 
 
 def find_examples(question: str) -> list[ListExample]:
-    """Return the examples that a question shows: at least two, or none."""
+    """Return the examples that a question shows, or none if it shows fewer than two."""
     shown = [ListExample(_integers(left), _integers(right)) for left, right in _EXAMPLE.findall(question)]
     return shown if len(shown) >= 2 else []
 
 
 def find_operations(question: str) -> list[str]:
-    """Return the operations that a question describes, in its order."""
+    """Return the names of the operations that a question describes, in the order of the question."""
     return find_phrases(question, PHRASES)
 
 
 def write_program(steps: Sequence[str], question: str) -> str:
-    """Return source text: a function if the question names one, else a program on a line of integers."""
+    """Return the source text of a program that applies the given operations.
+
+    It is a function if the question names one, and otherwise a program that reads a line of integers.
+    """
     lines = [OPERATIONS[step] for step in steps]
     if match := re.search(r"`(\w+)\(xs\)`", question):
         return "\n    ".join([f"def {match[1]}(xs):", *lines, "return xs"])

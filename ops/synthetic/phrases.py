@@ -1,7 +1,7 @@
-"""The text that the analyst understands: phrases and accounts of several people, each with its formal text.
+"""The phrases that the analyst understands, each with the formal text that it stands for.
 
-Named groups in a formula's pattern fill its body; `fact` is filled from a `FACT:` line with the attribute that the
-formula needs.
+The named groups of a formula's pattern fill the places in its body. The place `fact` is filled from a `FACT:` line with
+the attribute that the formula needs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from typing import NamedTuple
 
 
 class FormulaPhrase(NamedTuple):
+    """A phrase that stands for a formula."""
+
     pattern: str
+    """The regular expression that matches the phrase."""
     body: str
+    """The formula with places for the named groups of the pattern."""
     unit: str = ""
+    """The unit of the result, or "" for a plain number."""
     needs: str = ""
-    """The attribute that a librarian must have looked up."""
+    """The attribute that a librarian must have looked up, or "" if the formula needs none."""
 
 
 _N = r"(?P<{}>\d+(?:\.\d+)?|\b[a-z]\b)"
@@ -75,7 +80,7 @@ OPERATIONS = {
 
 
 def find_phrases(text: str, phrases: dict[str, str]) -> list[str]:
-    """Return the readings of the phrases in the order of the text."""
+    """Return the formal texts of the phrases that occur in a text, in the order of the text."""
     spoken = [
         (match.start(), reading.format(*match.groups()))
         for pattern, reading in phrases.items()
@@ -93,14 +98,14 @@ CLAUSES = {
     r"(\w+) picks up (\d+)": "{0} = {0} + {1}",
     r"(\w+) drops (\d+)": "{0} = {0} - {1}",
 }
-"""Pattern of a sentence → clause; of several patterns that match at one place, the last has priority."""
+"""The formal clause for each pattern of a sentence. If several patterns match at one place, the last one counts."""
 QUESTION = r"How many does (\w+) own"
 _CLAUSE = re.compile(r"(?P<to>\w+) = (?:(?P<factor>\d+) \* )?(?P<from>\w+)(?: (?P<sign>[+-]) (?P<amount>\d+))?")
 _GIFT = re.compile(r"(?P<giver>\w+) -> (?P<taker>\w+) (?P<amount>\d+)")
 
 
 def find_clauses(text: str) -> list[str]:
-    """Return the formal clauses of a text in its order."""
+    """Return the formal clauses of a text in the order of the text."""
     spoken: dict[int, str] = {}
     for pattern, clause in CLAUSES.items():
         for match in re.finditer(pattern, text):
@@ -112,9 +117,10 @@ def find_clauses(text: str) -> list[str]:
 def run_clauses(
     steps: Sequence[str], act: Callable[[Fraction, str], Fraction] = lambda value, _: value
 ) -> dict[str, Fraction]:
-    """Return name → final possession.
+    """Return what each person owns after all clauses.
 
-    `act(value, operation)` may change each result; unreadable clauses are skipped.
+    `act(value, operation)` returns the result that is used instead of each exact one. Clauses that cannot be read are
+    skipped.
     """
     owned: dict[str, Fraction] = {}
     for step in steps:

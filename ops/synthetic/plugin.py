@@ -1,6 +1,6 @@
-"""What the package registers (`ops.core.registry`): workers `local/NAME`, problems, and workflows of those workers.
+"""The workers, problems and workflows that this package registers with `ops.core.registry`.
 
-`local/NAME` answers in this process, in the shape of OpenAI's chat completions.
+A worker `local/NAME` answers in this process, in the format of OpenAI's chat completions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
 
 NAMES = (*TOOLS, *SKILLS)
+"""The names of all tools and generalists."""
 
 
 def answer(
     messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = 0, temperature: float = 1.0, **_: Any
 ) -> SimpleNamespace:
-    """Return the response of the tool or generalist of that name, in the format of OpenAI's chat completions.
+    """Return the response of a tool or a generalist in the format of OpenAI's chat completions.
 
-    Raises `KeyError` for a name that is not among `NAMES`.
+    `model` is its name, with or without the prefix `local/`. `sample` and `temperature` affect generalists only. Raises
+    `KeyError` for a name that is not among `NAMES`.
     """
     name = model.removeprefix("local/")
     if name in TOOLS:
@@ -42,7 +44,7 @@ def answer(
 
 
 def count_tokens(text: str) -> int:
-    """Return the tokens that a tool bills: one per four characters, at least one."""
+    """Return the number of tokens that a worker bills for a text, a quarter of its characters rounded up."""
     return max(1, (len(text) + 3) // 4)
 
 
@@ -50,21 +52,21 @@ __all__ = ["NAMES", "answer", "benchmarks", "problems", "workflows"]
 
 
 def benchmarks() -> frozenset[str]:
-    """Return the benchmarks that a family mirrors."""
+    """Return the names of the benchmarks that the synthetic families imitate."""
     from ops.synthetic.problems import mirrored_benchmarks
 
     return mirrored_benchmarks()
 
 
 def problems(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
-    """Return problems as `generate_problems` does."""
+    """Return `count` problems of a benchmark and split (see `ops.synthetic.problems.generate_problems`)."""
     from ops.synthetic.problems import generate_problems
 
     return generate_problems(benchmark, split, count, seed)
 
 
 def workflows() -> dict[str, tuple[StaticStep, ...]]:
-    """Return the fixed set of workflows by name."""
+    """Return the steps of each workflow of the fixed set by the workflow's name."""
     from ops.synthetic.flows import fixed_workflows
 
     return {flow.name: flow.steps for flow in fixed_workflows()}

@@ -1,4 +1,4 @@
-"""Problems of the embedded benchmarks, generated from a seed."""
+"""Generate the problems of the synthetic benchmarks from a seed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _KINDS: dict[str, tuple[Domain, GraderName]] = {
     "bigcodebench": ("code", "code"),
 }
 TEST_SHARE = 0.25
+"""The share of questions that belong to the split "test"."""
 
 
 def mirrored_benchmarks() -> frozenset[str]:
-    """Return the benchmarks that an embedded family mirrors."""
+    """Return the names of the benchmarks that the synthetic families imitate."""
     return frozenset(_KINDS)
 
 
 def generate_problems(benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
-    """Return `count` distinct problems of a benchmark, its families in turn.
+    """Return `count` distinct problems of a benchmark, which come from its families in turn.
 
-    A question's text decides its split, so that no question is in both splits for any seed. Raises `ValueError` when a
-    family runs out of new questions.
+    The text of a question decides its split, so that no question is in both splits for any seed. Raises `ValueError` if
+    a family has no further distinct questions.
     """
     families = [family for family in FAMILIES if family.benchmark == benchmark]
     streams = [generate_drafts(family, split, seed) for family in families]
@@ -59,7 +60,10 @@ def generate_problems(benchmark: str, split: Split, count: int, seed: int) -> li
 
 
 def generate_drafts(family: Family, split: Split, seed: int) -> Iterator[ProblemDraft]:
-    """Yield distinct proven drafts of one family and split without end."""
+    """Yield distinct drafts of one family and split, whose answers are confirmed by a second derivation.
+
+    Raises `ValueError` if the two derivations disagree or if there are no further distinct questions.
+    """
     random = Random(f"{family.name}:{split}:{seed}")
     seen: set[tuple[str, tuple[str, ...]]] = set()
     unseen_benchmark = family.benchmark in ("aime25", "gpqa_diamond", "bigcodebench")
@@ -79,6 +83,6 @@ def generate_drafts(family: Family, split: Split, seed: int) -> Iterator[Problem
 
 
 def choose_split(question: str) -> Split:
-    """Return the split of a question, by a hash of its text."""
+    """Return the split of a question, which a hash of its text decides."""
     value = int(hashlib.sha256(question.encode()).hexdigest()[:8], 16) / 16**8
     return "test" if value < TEST_SHARE else "train"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 AnswerForm = Literal["boxed", "letter", "short", "program"]
+"""The form in which a question asks for its answer."""
 
 _MARK = "\n\nSubtask: "
 _CHOICE = re.compile(r"^([A-J])\) (.*)$", re.MULTILINE)
@@ -21,16 +22,18 @@ class Task(NamedTuple):
     """One request to a tool."""
 
     question: str
-    """The question's text, without choices and without the line on the answer's form."""
+    """The text of the question, without its choices and without the line that asks for a form of the answer."""
     choices: dict[str, str]
+    """The text of each choice by its letter."""
     form: AnswerForm
+    """The form in which the answer is asked for."""
     subtask: str
     """The subtask in lower case."""
     context: tuple[str, ...]
-    """Responses of the visible earlier steps, oldest first."""
+    """The responses of the visible earlier steps, beginning with the oldest."""
 
     def marked_lines(self, mark: str) -> list[str]:
-        """Return the lines that earlier workers wrote after `MARK:`, oldest first."""
+        """Return the texts that earlier workers wrote after `MARK:`, beginning with the oldest."""
         return [
             line.removeprefix(f"{mark}: ").strip()
             for response in self.context
@@ -40,7 +43,7 @@ class Task(NamedTuple):
 
 
 def parse_task(messages: Sequence[Mapping[str, str]]) -> Task:
-    """Split the messages of a step into their parts. Text without marks is part of the question."""
+    """Split the messages that a step's worker receives into a task. Text without marks is part of the question."""
     users = [message["content"] for message in messages if message["role"] == "user"]
     opening, _, subtask = (users[0] if users else "").rpartition(_MARK)
     if not opening:
@@ -64,7 +67,7 @@ _ANSWER = re.compile(r"```python\n((?:.|\n)*?)```|\\boxed\{(.+)\}|^Answer: (.+)$
 
 
 def find_answers(task: Task) -> list[str]:
-    """Return the final answers in the visible responses, at most one per response, oldest first."""
+    """Return the last answer of each visible response that has one, beginning with the oldest response."""
     last = (list(_ANSWER.finditer(response))[-1:] for response in task.context)
     return [
         next(group for group in match.groups() if group is not None).strip() for matches in last for match in matches

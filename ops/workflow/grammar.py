@@ -19,7 +19,7 @@ SOLVE_SUBTASK = "Solve the problem."
 """The subtask that only asks for the answer. `Workflow.single` and precaching use it by default."""
 
 Access = Literal["none", "all"] | tuple[int, ...]
-"""The earlier steps that a step sees: none, all, or those with the given indices (counted from 0)."""
+"""The earlier steps that a step sees, which are none, all, or those with the given indices (counted from 0)."""
 AccessMode = Literal["binary", "fine_grained"]
 """The forms of access that a workflow may use: only none and all, or also lists of step indices."""
 OfferedWorkers = int | Collection[int]
@@ -103,7 +103,7 @@ class Workflow:
         return Workflow(tuple(replace(step, subtask=SOLVE_SUBTASK) for step in self.steps))
 
     def renumbered(self, ordinals: Sequence[int]) -> Workflow:
-        """Return the same workflow with new ordinals: the worker `ordinals[i]` gets the ordinal `i`.
+        """Return the same workflow with new ordinals, in which the worker `ordinals[i]` has the ordinal `i`.
 
         Raises `ValueError` if the worker of a step is not in `ordinals`.
         """

@@ -32,14 +32,14 @@ STEP_FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
 """All values of `StepFailure`. If steps of one workflow fail in different ways, the first of them in this order counts,
 but "unreachable" counts last."""
 StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
-"""The outcome of a step: success, a failure, or one of the following.
+"""The outcome of a step, which is "ok", a failure or one of the following.
 
 - "pruned": the answer cannot depend on the step, so its worker was not called.
 - "timed_out": the call was in flight when the deadline passed.
 - "not_run": the worker was not called, because another step had failed or the deadline had passed.
 """
 TraceStatus = Literal["answered", "timed_out"] | StepFailure
-"""The outcome of a workflow: an answer, a passed deadline, or the failure of a step."""
+"""The outcome of a workflow, which is an answer, a passed deadline or the failure of a step."""
 _WITHOUT_TEXT = ("declined", "tool_calls", "reasoning", "empty")
 """Statuses of a step whose response has no text but must be paid for."""
 UNSCORABLE_STATUSES: tuple[TraceStatus, ...] = ("unreachable", "timed_out")

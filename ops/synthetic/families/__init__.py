@@ -1,7 +1,7 @@
 """Seeded problem families of the synthetic environment.
 
-What belongs here: generators of questions whose answer is known by construction and confirmed by a second derivation.
-One module per training domain, one for the unseen benchmarks.
+A family generates questions whose answer is known by construction and confirmed by a second derivation. There is a
+module for each training domain and one for the unseen benchmarks.
 """
 
 from __future__ import annotations
@@ -16,5 +16,6 @@ FAMILIES: tuple[Family, ...] = (
     *code.FAMILIES,
     *unseen.FAMILIES,
 )
+"""All families."""
 
 __all__ = ["FAMILIES", "Family", "ProblemDraft"]

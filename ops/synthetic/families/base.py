@@ -1,4 +1,4 @@
-"""The base of problem families, and helpers that several share."""
+"""The base class of problem families, and helpers that several families share."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ class ProblemDraft(NamedTuple):
     """A question with its answer, before it becomes a `Problem`."""
 
     question: str
+    """The text of the question."""
     answer: str
+    """The correct answer."""
     proof: tuple[Any, Any]
-    """The answer derived in two independent ways; they must be equal."""
+    """The answer as two independent derivations give it; both must be equal."""
     solution: tuple[tuple[str, str], ...]
-    """The shortest known chain of (worker, subtask) that answers the question. For tests and docs only."""
+    """The shortest known chain of pairs (worker, subtask) that answers the question, for tests and pages only."""
     choices: tuple[str, ...] = ()
+    """The choices of a multiple-choice question."""
     tests: tuple[CodeTest, ...] = ()
+    """The tests of a programming question."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +37,19 @@ class Family:
     """A generator of problems of one kind."""
 
     name: str
+    """The name of the family."""
     benchmark: str
+    """The name of the benchmark to which its problems belong."""
     make: Callable[[Random], ProblemDraft]
+    """The function that generates a draft from a random stream."""
     hard: bool = False
+    """Whether the problems have the level "hard"."""
     solved_by_tools: bool = True
-    """Whether the known solution uses only tools, which make no
-    errors; otherwise it uses generalists, which can fail.
-    """
+    """Whether the known solution uses only tools, which make no errors. Otherwise it uses generalists too."""
 
 
 def look_up_step(attribute: str) -> tuple[str, str]:
+    """Return the worker and the subtask that look up an attribute."""
     return ("librarian", f"Look up the {attribute}.")
 
 
@@ -58,22 +65,24 @@ VOTE = ("editor", "Take the most common answer.")
 
 
 def pick_material(random: Random) -> tuple[str, dict[str, str]]:
+    """Return a random material and its facts."""
     name = random.choice(sorted(read_knowledge_table("materials")))
     return name, read_knowledge_table("materials")[name]
 
 
 def pick_country(random: Random) -> tuple[str, dict[str, str]]:
+    """Return a random country and its facts."""
     name = random.choice(sorted(read_knowledge_table("countries")))
     return name, read_knowledge_table("countries")[name]
 
 
 def letter_choices(random: Random, right: str, wrong: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Return four shuffled choices and the letter of the right one."""
+    """Return four choices in random order and the letter of the correct one."""
     texts = [right, *random.sample(sorted(set(wrong) - {right}), 3)]
     random.shuffle(texts)
     return tuple(texts), "ABCD"[texts.index(right)]
 
 
 def format_number(value: float, places: int = 4) -> str:
-    """Return a plain decimal without trailing zeros."""
+    """Return a number as a plain decimal without trailing zeros."""
     return f"{value:.{places}f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""Families in the manner of LiveCodeBench: programs on a line of integers, and functions, with tests."""
+"""Families that imitate LiveCodeBench, with questions that ask for a program or a function and have tests."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ OPERATIONS: dict[str, tuple[str, Callable[[Numbers], Numbers], str]] = {
         "[sum(xs[:i + 1]) for i in range(len(xs))]",
     ),
 }
-"""Name → words, meaning, and the same meaning as source text (the second way)."""
+"""The words and the meaning of each operation by its name. The meaning is given as a function and, for the second
+derivation, as source text."""
 
 
 def pick_operations(random: Random, count: int) -> list[str]:
-    """Choose `count` different steps in random order whose result depends on the input and on the first steps."""
+    """Return `count` different operations in random order whose result depends on the input and on the first ones."""
     tried = sample_inputs(random, 6)
     while True:
         names = random.sample(sorted(OPERATIONS), count)
@@ -55,6 +56,7 @@ def pick_operations(random: Random, count: int) -> list[str]:
 
 
 def apply_operations(names: list[str], xs: Numbers) -> Numbers:
+    """Return the result of operations that are applied to a list one after another."""
     for name in names:
         xs = OPERATIONS[name][1](xs)
     return xs
@@ -67,6 +69,7 @@ def write_source(names: list[str]) -> str:
 
 
 def sample_inputs(random: Random, count: int) -> list[Numbers]:
+    """Return random lists of four to six integers between -9 and 9."""
     return [[random.randint(-9, 9) for _ in range(random.randint(4, 6))] for _ in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Families in the manner of MATH500: LaTeX in, a boxed answer out."""
+"""Families that imitate MATH500, with questions that contain LaTeX and ask for a boxed answer."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _X = sympy.Symbol("x")
 
 
 def arithmetic(random: Random) -> ProblemDraft:
-    """Ask for the value of an expression: of fractions in LaTeX, or of whole numbers in ordinary words."""
+    """Ask for the value of an expression of fractions in LaTeX, or of whole numbers in ordinary words."""
     return (_fractions if random.random() < LATEX_SHARE else _plain_sum)(random)
 
 
 LATEX_SHARE = 0.4
+"""The share of arithmetic questions that contain LaTeX."""
 _SUM_WORDS: dict[str, tuple[str, ...]] = {
     "+": ("{a} + {b}", "{a} + {b}", "{a} plus {b}", "the sum of {a} and {b}"),
     "-": ("{a} - {b}", "{a} - {b}", "{a} minus {b}", "the difference between {a} and {b}"),
@@ -167,19 +168,19 @@ def _story(random: Random, events: int) -> tuple[str, Fraction, Fraction]:
 
 
 def story(random: Random) -> ProblemDraft:
-    """Tell a short story: a start and two or three events."""
+    """Tell a short story with a start and two or three events, and ask for the result."""
     text, value, again = _story(random, random.choice((2, 3)))
     return ProblemDraft(text, format_latex(value), (value, again), (FORMALIZE, COMPUTE))
 
 
 def long_story(random: Random) -> ProblemDraft:
-    """Tell a story of more events than the analyst reads at a time."""
+    """Tell a story with more events than the analyst reads at a time, and ask for the result."""
     text, value, again = _story(random, random.choice((4, 5, 6)))
     return ProblemDraft(text, format_latex(value), (value, again), (FORMALIZE, READ_REST, COMPUTE))
 
 
 def account(random: Random) -> ProblemDraft:
-    """Describe what several people own, clause by clause; no tool keeps more than one account."""
+    """Describe what several people own in several clauses, which no tool can solve."""
     names = random.sample(PEOPLE, 3)
     first, second, third = names
     sentences = [f"{first} owns {random.randint(20, 60)} {random.choice(_THINGS)}"]
@@ -206,7 +207,7 @@ def account(random: Random) -> ProblemDraft:
 
 
 def _final_possessions(sentences: list[str]) -> dict[str, int]:
-    """Return each person's final possessions, derived word by word."""
+    """Return what each person owns in the end, derived from the words of the sentences."""
     owned: dict[str, int] = {}
     for words in (sentence.split() for sentence in sentences):
         match words:

@@ -1,4 +1,4 @@
-"""Families in the manner of MMLU: a question and four lettered choices."""
+"""Families that imitate MMLU, with questions that have four choices with letters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXTREMES = {
 
 
 def _word_fact(random: Random) -> tuple[str, str, str, list[str]]:
-    """Return name, attribute, value and all values of the attribute."""
+    """Return the name of an entity, an attribute, its value, and the values of this attribute for all entities."""
     attribute = random.choice((*COUNTRY_WORDS, "symbol"))
     kind = "materials" if attribute == "symbol" else "countries"
     name, facts = (pick_material if attribute == "symbol" else pick_country)(random)
@@ -49,7 +49,7 @@ def _word_fact(random: Random) -> tuple[str, str, str, list[str]]:
 
 
 def _second_reading(name: str, attribute: str) -> str:
-    """Return the value from a second reading, from whichever table has the name."""
+    """Return the value of an attribute from the table that contains the name, as a second derivation."""
     return (read_knowledge_table("materials").get(name) or read_knowledge_table("countries")[name])[attribute]
 
 
@@ -84,7 +84,7 @@ def fact_in_other_words(random: Random) -> ProblemDraft:
 
 
 def extreme(random: Random) -> ProblemDraft:
-    """Compare four things by a quantity that is described only by its effect."""
+    """Ask which of four things is first by a quantity that the question describes only by its effect."""
     (attribute, side), words = random.choice(sorted(EXTREMES.items()))
     rows = read_knowledge_table("countries" if attribute == "population" else "materials")
     names = random.sample(sorted(rows), 4)
@@ -100,7 +100,7 @@ def extreme(random: Random) -> ProblemDraft:
 
 
 def computed(random: Random) -> ProblemDraft:
-    """Ask a rate problem whose choices have another unit than the formula."""
+    """Ask for the result of a rate whose choices have another unit than the formula gives."""
     a, b = random.randint(3, 90), random.randint(2, 9)
     subject, question, unit, factor = random.choice((
         ("A train", f"runs at {a} km/h for {b} hours. How far does it go?", "m", 1000),
@@ -135,8 +135,9 @@ def two_hops(random: Random) -> ProblemDraft:
 
 
 def describe_row(random: Random, names: Sequence[str], above: str, below: str) -> tuple[str, list[str]]:
-    """Return sentences in random order that put `names` (first to
-    last) in a row, and the only row that agrees with them.
+    """Return sentences that describe a row of names, and the only row that agrees with them.
+
+    `names` is in the order of the row, and the sentences are in random order.
     """
     pairs = list(itertools.pairwise(names))
     first, last = sorted(random.sample(range(len(names)), 2))
@@ -150,7 +151,7 @@ def describe_row(random: Random, names: Sequence[str], above: str, below: str) -
 
 
 def tallest(random: Random) -> ProblemDraft:
-    """Ask for a place in a row of five or six; no tool solves it, a reader follows it sentence by sentence."""
+    """Ask who has a given place in a row of five or six people, which no tool can solve."""
     names = random.sample(PEOPLE, random.choice((5, 6)))
     text, row = describe_row(random, names, "is taller than", "is shorter than")
     words, place = random.choice((("tallest", 0), ("second tallest", 1), ("shortest", -1), ("second shortest", -2)))

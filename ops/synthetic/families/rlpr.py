@@ -1,4 +1,4 @@
-"""Families in the manner of RLPR: reasoning with a short answer, units included."""
+"""Families that imitate RLPR, with questions that ask for a short answer including its unit."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def conversion(random: Random) -> ProblemDraft:
 
 
 def rate(random: Random) -> ProblemDraft:
-    """Ask for one step of arithmetic on two or three quantities in a sentence."""
+    """Ask for a simple calculation with two or three quantities of a sentence."""
     a, b, c = random.randint(3, 95), random.randint(2, 12), random.randint(2, 9)
     stories = (
         (f"A train runs at {a} km/h for {b} hours. How far does it go?", a * b, "km", sum([a] * b)),
@@ -96,7 +96,7 @@ def rate(random: Random) -> ProblemDraft:
 
 
 def rate_with_fact(random: Random) -> ProblemDraft:
-    """Ask for arithmetic with a property of a material that the question does not give."""
+    """Ask for a calculation with a property of a material that the question does not give."""
     name, facts = pick_material(random)
     a, b = random.randint(2, 400), random.randint(2, 60)
     question, attribute, count, unit = random.choice((
@@ -136,7 +136,7 @@ _RIDES = ("bus", "ferry", "coach", "tram")
 
 
 def arrival(random: Random) -> ProblemDraft:
-    """Ask for a time of day after several durations; no tool computes times."""
+    """Ask for a time of day after several durations, which no tool can compute."""
     hour, minute = random.randint(6, 14), random.randint(0, 59)
     stretches = [random.randint(5, 140) for _ in range(random.choice((4, 5)))]
     verbs = ("drives for", "waits", "drives another", "stops for", "goes on for")

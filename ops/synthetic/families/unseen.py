@@ -56,7 +56,7 @@ def _draft_amount(random: Random, name: str, facts: dict[str, str]) -> tuple[str
 
 
 def amount(random: Random) -> ProblemDraft:
-    """Ask a question of four steps: a fact, a formula, its value, and its letter (the choices have another unit)."""
+    """Ask a question that takes four steps, which are a fact, a formula, its value and the letter of the choice."""
     name, facts = pick_material(random)
     question, attribute, value, unit = _draft_amount(random, name, facts)
     wrong = [value * factor for factor in (0.5, 1.2, 1.5, 2, 3, 10)]

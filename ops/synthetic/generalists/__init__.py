@@ -1,10 +1,10 @@
-"""The generalist workers: they answer any question alone, with errors that depend on their skills.
+"""The generalist workers, which answer any question alone and make errors that depend on their skills.
 
-What belongs here: bounded algorithms that read a `Task`, and the probability with which each of their steps goes wrong.
-What does not: exact tools (`ops.synthetic.tools`), and knowledge of how a question was made.
+A generalist is a set of bounded algorithms that read a `Task`, and a probability with which each of their steps goes
+wrong. It does not know how a question was generated. Exact tools belong to `ops.synthetic.tools`.
 
-All share one procedure (`thought`) with three sets of skills (`SKILLS`): the possible errors are the same for all,
-their frequency is not.
+All generalists share one procedure (`thought`) and differ in their skills (`SKILLS`). The possible errors are the same
+for all of them, but not their frequency.
 """
 
 from __future__ import annotations

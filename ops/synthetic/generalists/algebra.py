@@ -1,4 +1,4 @@
-"""Evaluation of formulas with occasional errors, quadratics, and pairs of numbers that satisfy conditions."""
+"""Methods that evaluate formulas, answer questions about quadratics, and find pairs of numbers, with random errors."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def format_decimal(value: Fraction, places: int = 4) -> str:
 
 
 def solve_sum(mind: GeneralistTask) -> MethodResult | None:
-    """Work out a question that is nothing but a sum, without a misstep, as language models and calculators do."""
+    """Answer a question that is only a sum. This never fails, as language models and calculators seldom fail here."""
     body = sums.find_sum(mind.task.question)
     if body is None or (value := sums.evaluate_sum(body)) is None:
         return None
@@ -169,9 +169,7 @@ _SQUARES = re.compile(r"squares of two positive integers add up to (\d+)")
 
 
 def find_pair(mind: GeneralistTask) -> MethodResult | None:
-    """Find a pair of numbers by trial. A pair that satisfies the
-    conditions is proven; otherwise the closest try is given.
-    """
+    """Find a pair of numbers by trial, and return the closest pair if no pair satisfies the conditions."""
     text = mind.task.question
     tries = mind.missteps.random_stream("tries", "a pair")
     if match := _PAIR.search(text):
@@ -199,7 +197,7 @@ def _report_pair(mind: GeneralistTask, first: int, second: int, fits: bool, valu
 
 
 def verify_pair(question: str, value: str) -> bool | None:
-    """Return whether an answer to a question for a pair satisfies its conditions; None for other questions."""
+    """Return whether an answer satisfies the conditions of a question for a pair, or None for other questions."""
     if not re.fullmatch(r"\d+", value):
         return False if _PAIR.search(question) or _SQUARES.search(question) else None
     number = int(value)

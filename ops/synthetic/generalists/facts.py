@@ -1,5 +1,7 @@
-"""Questions of fact and of order: an attribute of one thing, a
-comparison by an attribute, a claim, a place in a row.
+"""Methods for questions about facts and about order.
+
+They find an attribute of a thing, compare things by an attribute, decide whether a claim is true, or find a place in a
+row.
 """
 
 from __future__ import annotations

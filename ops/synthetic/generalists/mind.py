@@ -1,6 +1,6 @@
-"""The common parts of every method of a generalist: its skills, its random draws, its task, and its reading.
+"""The skills of generalists, their random missteps, and how they read a question.
 
-Draws are reproducible: the same request gives the same missteps, another sample index gives others.
+Missteps are random but reproducible. The same request gives the same missteps, and another sample index gives others.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Skill(NamedTuple):
     """The rates of missteps (in [0, 1], independent for each step) and the budgets of one generalist."""
 
     reading: float
-    """A clause, a number or the sense of a sentence is misread; each earlier clause raises the rate by a sixth."""
+    """The rate at which a clause, a number or a sentence is misread. Each earlier clause raises it by a sixth."""
     arithmetic: float
-    """An operation gives a wrong number; twice as often with numbers above 100."""
+    """The rate at which an operation gives a wrong number. It doubles for numbers above 100."""
     algebra: float
-    """A question about a function is taken for another, or its rule is applied wrongly."""
+    """The rate at which a question about a function is mistaken for another, or its rule is applied wrongly."""
     programming: float
-    """An operation of a program is written as another."""
+    """The rate at which an operation of a program is written as another one."""
     memory: float
     """The share of facts that the generalist remembers. It makes up the others."""
     units: float
-    """A conversion goes wrong by a power of ten."""
+    """The rate at which a conversion of units is wrong by a power of ten."""
     tries: int
     """The number of pairs that the generalist tries for a question that needs trials."""
     search: int
@@ -77,45 +77,50 @@ SKILLS: dict[str, Skill] = {
         trust=0.3,
     ),
 }
-"""Skills by worker name as in `local/NAME`: cheap, medium and strong."""
+"""The skills of the cheap, the medium and the strong generalist by the NAME in `local/NAME`."""
 
 
 _NORMAL = NormalDist()
 T = TypeVar("T")
 SHARED_MISSTEP_VARIANCE = 0.4
-"""Share of a misstep's variance that belongs to the question, so that several generalists err on the same questions."""
+"""The share of a misstep's variance that belongs to the question. It lets generalists err on the same questions."""
 SHARED_RECALL_VARIANCE = 0.5
-"""Share of the variance of recall that belongs to the fact."""
+"""The share of the variance of recall that belongs to the fact, and not to the generalist."""
 
 
 class Misstep(NamedTuple):
     """One misstep on the way to an answer."""
 
     kind: str
-    """The skill that failed: "reading", "arithmetic", …"""
+    """The skill that failed, such as "reading" or "arithmetic"."""
     where: str
+    """The part of the question or of the calculation in which it failed."""
     what: str
-    """The original and its erroneous replacement."""
+    """A phrase that gives the original and its erroneous replacement."""
 
 
 @dataclass
 class MisstepModel:
-    """Random draws of one request.
+    """Draws the random missteps of one request.
 
     A misstep has a part that belongs to the question (`SHARED_MISSTEP_VARIANCE`), a part that belongs to the worker and
     the question (it recurs at every attempt), and a part that is drawn anew for each request and sample index.
     `temperature` is the last part's share of the remaining variance, so it controls the independence of samples and not
-    their quality: at 0 all samples are equal. Above 1 missteps also become more frequent.
+    their quality. At temperature 0 all samples are equal. Above 1 missteps also become more frequent.
     """
 
     worker: str
+    """The name of the generalist."""
     question: str
+    """The question with its choices as one text."""
     request: str
     """The messages as one text, so that another subtask or context has other draws."""
     sample: str = "0"
     """The sample as `sample_seed` returns it."""
     temperature: float = 1.0
+    """The sampling temperature of the request."""
     missteps: list[Misstep] = field(default_factory=list)
+    """The missteps so far."""
 
     def has_misstep(self, rate: float, kind: str, where: str) -> bool:
         """Return whether the step `where` goes wrong; the result is the same for repeated calls."""
@@ -167,7 +172,7 @@ def fact_difficulty(worker: str, name: str, attribute: str) -> float:
 
 
 CLAUSES_PER_DOUBLED_ERROR = 6
-"""Clauses after which the probability of misreading has doubled."""
+"""The number of clauses after which the probability of misreading has doubled."""
 
 
 class MethodResult(NamedTuple):
@@ -176,6 +181,7 @@ class MethodResult(NamedTuple):
     value: str
     """The answer before formatting, or a program."""
     unit: str = ""
+    """The unit of the answer, or "" if it has none."""
     notes: tuple[str, ...] = ()
     """Notes for the response on what was read and done."""
     is_verified: bool = False
@@ -184,11 +190,14 @@ class MethodResult(NamedTuple):
 
 @dataclass(frozen=True)
 class GeneralistTask:
-    """One generalist with one task."""
+    """A task together with the generalist that works on it."""
 
     task: Task
+    """The task."""
     skill: Skill
+    """The skills of the generalist."""
     missteps: MisstepModel
+    """The random missteps of this request."""
 
     def is_misread(self, index: int, text: str) -> bool:
         """Return whether clause `index` (from 0) is misread."""
@@ -204,7 +213,7 @@ class GeneralistTask:
         return seen
 
     def recall_fact(self, name: str, attribute: str) -> str | None:
-        """Return a fact from the context, else from memory, else made up; None if there is no such fact."""
+        """Return a fact from the context or from memory, or else a random value. Returns None for an unknown fact."""
         for fact in reversed(read_facts(self.task)):
             if fact.attribute == attribute and fact.name.lower() == name.lower():
                 return fact.value.split(" ")[0] if _is_number(fact.value.split(" ")[0]) else fact.value
@@ -217,14 +226,12 @@ class GeneralistTask:
         return guess
 
     def _is_remembered(self, name: str, attribute: str) -> bool:
-        """Return whether the generalist remembers a fact, equal for
-        all requests; most generalists remember well-known facts.
-        """
+        """Return whether the generalist remembers a fact, which is the same for all of its requests."""
         return fact_difficulty(self.missteps.worker, name, attribute) < self.skill.memory
 
 
 Method = Callable[[GeneralistTask], MethodResult | None]
-"""A function that answers questions of one kind; None for other questions."""
+"""A function that answers questions of one kind, and returns None for other questions."""
 
 
 def _is_number(text: str) -> bool:
@@ -232,7 +239,7 @@ def _is_number(text: str) -> bool:
 
 
 def _misread_numerals(text: str) -> list[str]:
-    """Return numbers that look similar: a changed digit, two swapped digits, a shifted decimal point."""
+    """Return numbers that look similar to the given one, for example with a changed digit or two swapped digits."""
     whole = text.partition(".")[0]
     similar = {str(int(whole) + delta) for delta in (-1, 1, 10) if int(whole) + delta > 0}
     if len(whole) > 1:

@@ -1,4 +1,4 @@
-"""Programs: from a shown plan or formula, from a description, or by search on examples."""
+"""Methods that write a program from a plan, a formula or a description, or find one by search on examples."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _search_program(mind: GeneralistTask, given: Sequence[ListExample]) -> Metho
 
 
 def verify_program(question: str, source: str) -> bool | None:
-    """Return whether a program of known operations satisfies the question's examples; None without examples."""
+    """Return whether a program satisfies the examples of a question, or None if the question has no examples."""
     given = find_examples(question)
     if not given:
         return None

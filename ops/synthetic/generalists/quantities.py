@@ -1,4 +1,4 @@
-"""Word problems: sentences that represent a formula, stories, accounts of several people, times of day, units."""
+"""Methods for word problems about formulas, stories, possessions of several people, times of day and units."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def evaluate_shown_formula(mind: GeneralistTask) -> MethodResult | None:
 
 
 def evaluate_written_formula(mind: GeneralistTask) -> MethodResult | None:
-    """Evaluate a formula between dollar signs, without a variable."""
+    """Evaluate a formula between dollar signs that has no variable."""
     body = formal.find_formula(mind.task.question)
     if body is None or re.search(r"[a-z]", body):
         return None
@@ -41,7 +41,7 @@ def evaluate_sentence(mind: GeneralistTask) -> MethodResult | None:
 
 
 def understand_formula(mind: GeneralistTask) -> tuple[str, str] | None:
-    """Return a sentence as this generalist understands it: formula and unit."""
+    """Return the formula and the unit that this generalist reads in a sentence, or None if it reads none."""
     if body := sums.find_sum(mind.task.question):
         return body, ""
     for formula in FORMULAS:
@@ -90,7 +90,7 @@ def solve_story(mind: GeneralistTask) -> MethodResult | None:
 
 
 def _read_story_clause(mind: GeneralistTask, index: int, clause: str) -> str:
-    """Return the clause as it is read: correct, overlooked, reversed, or with another number."""
+    """Return a clause as the generalist reads it, which may be overlooked, reversed or have another number."""
     if not mind.is_misread(index, clause):
         return clause
     how = mind.missteps.choose(("overlooked", "contrary", "number"), "reading", f"clause {index + 1}")
@@ -106,7 +106,7 @@ def _read_story_clause(mind: GeneralistTask, index: int, clause: str) -> str:
 
 
 def solve_account(mind: GeneralistTask) -> MethodResult | None:
-    """Compute what several people own, clause by clause, or by the plan that an earlier worker wrote."""
+    """Compute what several people own from the clauses of the question or from the plan of an earlier worker."""
     asked_of = re.search(QUESTION, mind.task.question)
     if asked_of is None:
         return None
@@ -202,7 +202,7 @@ def convert_to_unit(mind: GeneralistTask, value: Fraction, unit: str, target: st
 
 
 class _NumberReader:
-    """A reader of one number after the other."""
+    """Reads the numbers of a text one after another, each of which may be misread."""
 
     def __init__(self, mind: GeneralistTask) -> None:
         self._mind, self._index = mind, 0

@@ -1,4 +1,4 @@
-"""The procedure of a generalist: it answers alone, uses what it is shown, checks answers, or counts votes."""
+"""The procedure with which a generalist answers alone, uses the responses of others, checks answers or votes."""
 
 from __future__ import annotations
 
@@ -48,16 +48,21 @@ _CONTINUING = re.compile(r"\b(?:choose|convert|compute|find|look up)")
 
 
 class GeneralistResponse(NamedTuple):
-    """A response, and every misstep on the way to it."""
+    """A response of a generalist."""
 
     text: str
+    """The text of the response."""
     missteps: tuple[Misstep, ...]
+    """All missteps that led to the response."""
 
 
 def respond(
     name: str, messages: Sequence[Mapping[str, str]], *, sample: int | Sample = 0, temperature: float = 1.0
 ) -> GeneralistResponse:
-    """Return the response of the generalist `name` to a chat; it depends on the arguments alone. Raises `KeyError`."""
+    """Return the response of the generalist `name` to a chat.
+
+    The same arguments always give the same response. Raises `KeyError` if there is no such generalist.
+    """
     task = parse_task(messages)
     request = "\x1e".join(f"{message['role']}\x1f{message['content']}" for message in messages)
     question = f"{task.question}\x1f{sorted(task.choices.items())}"
@@ -149,8 +154,9 @@ def _format_final(task: Task, answer: str) -> str:
 
 
 def _check_answers(task: Task, skill: Skill, chance: MisstepModel, shown: Sequence[str]) -> GeneralistResponse:
-    """Return the shown answer that can be verified; else the majority
-    answer, including the generalist's own attempts.
+    """Return a shown answer that can be verified.
+
+    If there is none, return the most frequent answer among the shown ones and the generalist's own attempts.
     """
     for answer in reversed(shown):
         if _verify_answer(task, answer):
@@ -178,7 +184,7 @@ def _check_answers(task: Task, skill: Skill, chance: MisstepModel, shown: Sequen
 
 
 def _verify_answer(task: Task, answer: str) -> bool | None:
-    """Return whether an answer passes the check that its question allows; None if only solving again would check it."""
+    """Return whether an answer passes a check, or None if the question could be checked only by solving it again."""
     if task.form == "program":
         return programs.verify_program(task.question, answer)
     return algebra.verify_pair(task.question, answer)

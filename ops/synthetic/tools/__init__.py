@@ -1,7 +1,7 @@
-"""The tool workers: one file per tool with one function `answer(task) -> str`.
+"""The tool workers, each of which is a module with a function `answer(task) -> str`.
 
-What belongs here: tools that read a `Task` and write text. A tool has one skill and reports a request outside it; it
-never reads a gold answer.
+A tool reads a `Task` and writes text. It has one skill, and says so if a request needs another one. It never reads the
+correct answer.
 """
 
 from __future__ import annotations
@@ -19,3 +19,4 @@ TOOLS: dict[str, Callable[[Task], str]] = {
     "editor": editor.answer,
     "guesser": guesser.answer,
 }
+"""The function of each tool by its name."""

@@ -1,7 +1,8 @@
-"""Computer algebra (SymPy): works on formulas, never on prose.
+"""The tool for computer algebra, which uses SymPy and reads only formulas.
 
 The formula comes from `EXPR:` lines of earlier workers, from dollar signs in the question, or from a question that is
-nothing but a sum ("17 * 23", "17 times 23"). The command comes from the subtask: zeros, minimum, derivative, integral.
+only a sum, such as "17 * 23" or "17 times 23". The subtask selects the command, which is zeros, minimum, derivative or
+integral.
 """
 
 from __future__ import annotations

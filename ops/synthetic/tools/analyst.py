@@ -1,7 +1,7 @@
-"""Translation of prose to formal text: a story becomes a formula, a description becomes a plan. It computes nothing.
+"""The tool that translates prose to formal text. It writes a formula for a story and a plan for a description.
 
-It reads at most `SPAN` clauses at a time: the subtask selects the first part or the rest. Values that a formula needs
-and the question does not give come from `FACT:` lines.
+It computes nothing. It reads at most `SPAN` clauses at a time: the subtask selects the first part or the rest. Values
+that a formula needs and the question does not give come from `FACT:` lines.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from ops.synthetic.phrases import FORMULAS, OPERATIONS, STORY, FormulaPhrase, fi
 from ops.synthetic.reading import Task
 
 SPAN = 4
+"""The largest number of clauses that the analyst reads at a time."""
 
 
 def answer(task: Task) -> str:
-    """Return an `EXPR:` or a `PLAN:` line, with a remark if something is missing or unread."""
+    """Return an `EXPR:` or a `PLAN:` line, with a remark if something is missing or was not read."""
     question = task.question
     if body := sums.find_sum(question):
         return format_expression_line(question, body, "")

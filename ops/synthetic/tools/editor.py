@@ -1,7 +1,7 @@
-"""Final forms: units, comparisons and lettered choices, from the results of earlier workers.
+"""The tool that turns the results of earlier workers into a final answer.
 
-It compares facts (the largest unless the subtask says smallest), judges a claim, converts a value to the letter of the
-equal choice, converts units, and counts votes.
+It picks the largest of several facts (or the smallest, if the subtask says so), decides whether a claim is true, finds
+the letter of the choice that equals a value, converts units, and counts votes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _choose(task: Task, value: str) -> str:
 
 
 def _vote(task: Task) -> str:
-    """Return the most frequent answer of the visible responses; ties go to the earliest."""
+    """Return the most frequent answer of the visible responses; among equally frequent ones the first counts."""
     voices = Counter(find_answers(task))
     answer = voices.most_common(1)[0][0]
     return f"```python\n{answer}\n```" if task.form == "program" else format_answer(task, answer)

@@ -1,4 +1,4 @@
-"""A cheap guess, always in the requested form and seldom right."""
+"""The tool that guesses cheaply. Its answer always has the requested form and is seldom right."""
 
 from __future__ import annotations
 

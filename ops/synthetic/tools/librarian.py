@@ -1,7 +1,7 @@
-"""Fact tables: looks up one attribute of the named things, without reasoning.
+"""The tool that looks up an attribute of the named entities in the fact tables, without reasoning.
 
-The subtask names the attribute; otherwise the question must name it literally. An entity from an earlier look-up
-replaces the question's own.
+The subtask or the question must name the attribute literally. If an earlier look-up gave an entity, it replaces the
+entities of the question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs on lists of integers: from a plan, from a formula, or by search from examples.
+"""The tool that writes programs on lists of integers from a plan, from a formula or from examples.
 
 It follows `PLAN:` and `EXPR:` lines of earlier workers. Without them it searches every composition of up to two
 operations that agrees with the question's examples.
@@ -17,7 +17,7 @@ SEARCH_DEPTH = 2
 
 
 def answer(task: Task) -> str:
-    """Return a complete program in one block, or what is missing."""
+    """Return a complete program in one code block, or a remark on what is missing."""
     if source := read_function(task):
         return _block(source)
     plan = read_plan(task)

@@ -138,21 +138,21 @@ def test_a_failure_passes_the_claim_on(open_store: OpenStore) -> None:
 _PROCESS = """
     import sys, time
     from pathlib import Path
-    from ops.store import Computed, Kind, ValueStore
+    from ops.store import ComputedValue, Kind, ValueStore
     from ops.store.sqlite_file import SqliteBackend
 
     def compute(keys):
         for key in keys:
             print(key, flush=True)
         time.sleep(float(sys.argv[2]))
-        return {key: Computed(f"text {key}", f"text {key}") for key in keys}
+        return {key: ComputedValue(f"text {key}", f"text {key}") for key in keys}
 
     store = ValueStore(SqliteBackend(Path(sys.argv[1])), Kind.VERDICT, str)
     print("ready", flush=True)
     sys.stdin.readline()
     for start in range(0, 40, 4)[:: int(sys.argv[3])]:
         keys = [f"key-{number}" for number in range(start, start + 8)]
-        assert store.computed(keys, compute) == {key: f"text {key}" for key in keys}
+        assert store.get_or_compute(keys, compute) == {key: f"text {key}" for key in keys}
 """
 
 

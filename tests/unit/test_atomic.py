@@ -29,7 +29,7 @@ with getattr(atomic, sys.argv[1])(Path(sys.argv[2])) as temporary:
 """
 
 
-def killed_write(file: Path, how: str = "replacing") -> Path:
+def killed_write(file: Path, how: str = "replace_atomically") -> Path:
     """Return what a killed writer of `file` leaves."""
     before = set(file.parent.iterdir())
     ended = subprocess.run([sys.executable, "-c", KILLED, how, str(file)], cwd=ROOT, check=False, timeout=60)
@@ -113,7 +113,7 @@ def test_a_folder_is_whole_or_absent_and_another_processs_stays(tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="Not a directory"), create_folder_atomically(tmp_path / "file"):
         pass
-    left = killed_write(tmp_path / "version", "made_whole")
+    left = killed_write(tmp_path / "version", "create_folder_atomically")
     assert left.is_dir() and left.match(atomic.TEMPORARY)
     with create_folder_atomically(tmp_path / "version"):
         pass

@@ -238,7 +238,7 @@ def test_every_stage_runner_names_an_existing_job(name: str, job: str, monkeypat
     from pipelines.lifecycle import JOBS
 
     jobs: list[str] = []
-    monkeypatch.setattr(run, "live", lambda workspace, recipe, seed, job, full, yes: jobs.append(job))
+    monkeypatch.setattr(run, "run_job", lambda workspace, recipe, seed, job, full, yes: jobs.append(job))
     assert podium(name) == 0
     assert jobs == [job] and job in JOBS
 

@@ -30,7 +30,7 @@ SOURCES = sorted(file for layer in ("ops", "assets", "pipelines") for file in (R
 OF_INTEREST = re.compile(r"`(?:podium|make) |pip3? install|podium\[|ops\.core\.installation")
 """A file without a match contains nothing for these tests and need not be parsed."""
 PLACEHOLDER = "VALUE"
-BUILDERS = {"make", "pip_install", "install_extra"}
+BUILDERS = {"make_command", "pip_install_command", "install_extra_command"}
 
 
 def text_of(node: ast.AST) -> str | None:
@@ -80,7 +80,7 @@ def built() -> Iterator[tuple[Path, str, list[str]]]:
 PODIUM = commands("podium")
 TARGETS = sorted(
     ({line.split()[1] for line in commands("make") if not line.startswith("make -C")}
-    | {words[0].split()[0] for _, name, words in built() if name == "make"})
+    | {words[0].split()[0] for _, name, words in built() if name == "make_command"})
     - {PLACEHOLDER}
 )
 

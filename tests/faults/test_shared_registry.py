@@ -101,7 +101,7 @@ def test_one_of_two_concurrent_promotions_wins_and_the_other_is_refused(workspac
     [winner] = [number for number, end in ends.items() if end == "promoted"]
     [loser] = ends.keys() - {winner}
     assert ends[loser].startswith(
-        f"Overtaken: Version {winner} became champion meanwhile; version {loser} was judged against 1."
+        f"ChampionChangedError: Version {winner} became champion meanwhile; version {loser} was judged against 1."
     )
     champion = registry.find_champion(workspace)
     assert champion is not None and champion.version == winner
@@ -121,10 +121,10 @@ def test_a_rollback_during_a_promotion_keeps_previous_and_one_of_the_two_is_refu
     champion = registry.find_champion(workspace)
     assert champion is not None
     if promotion == "promoted":
-        assert rollback.startswith("Overtaken: Version 3 became champion meanwhile; the rollback was meant for")
+        assert rollback.startswith("ChampionChangedError: Version 3 became champion meanwhile; the rollback was meant for")
         assert (champion.version, find_rollback_target(workspace).version) == ("3", "2")
     else:
-        assert (promotion.partition(":")[0], rollback, champion.version) == ("Overtaken", "back to 1", "1")
+        assert (promotion.partition(":")[0], rollback, champion.version) == ("ChampionChangedError", "back to 1", "1")
 
 
 def test_a_rollback_of_another_version_than_the_champion_changes_nothing(workspace: Workspace) -> None:

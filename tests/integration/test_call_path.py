@@ -163,11 +163,11 @@ def test_from_a_request_to_litellm(
 class Nowhere:
     """A source without versions, which a server that already has one does not ask."""
 
-    def current(self) -> str | None:
+    def find_current(self) -> str | None:
         return None
 
-    def missing(self) -> str:
+    def explain_missing(self) -> str:
         return "there is no champion"
 
-    def files(self, version: str) -> Any:
+    def fetch_files(self, version: str) -> Any:
         raise AssertionError(version)

@@ -29,16 +29,16 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def current(self) -> str | None:
+    def find_current(self) -> str | None:
         try:
             return (self._folder / "current").read_text(encoding="utf-8").strip() or None
         except OSError as error:
             raise PodiumError(f"the registry is away ({error})") from None
 
-    def missing(self) -> str:
+    def explain_missing(self) -> str:
         return "there is no champion"
 
-    def files(self, version: str) -> VersionFiles:
+    def fetch_files(self, version: str) -> VersionFiles:
         policy = self._folder / "versions" / version
         settings = json.loads((policy / "settings.json").read_text(encoding="utf-8"))
         return VersionFiles(version, policy, self._folder / "pool.yaml", settings)

@@ -162,7 +162,7 @@ import os, signal, sys, tracemalloc
 from pathlib import Path
 from ops.benchmarks.problem_files import read_problems
 from ops.core.problem import CodeTest
-from ops.grading import configure, grade, hidden_tests, isolation
+from ops.grading import configure, find_available_isolation, grade, hidden_tests
 from tests.builders import fenced, make_code_problem
 root = Path(sys.argv[1])
 """
@@ -179,7 +179,7 @@ hidden_tests.configure(root)
 problems = read_problems(root / "mix.jsonl")
 hidden_tests.check_hidden_tests(problems)
 loaded = tracemalloc.get_traced_memory()[1]
-tests = sum(1 for problem in problems for _ in hidden_tests.read(problem, "stdin"))
+tests = sum(1 for problem in problems for _ in hidden_tests.read_hidden_tests(problem, "stdin"))
 print(loaded, tracemalloc.get_traced_memory()[1], tests)
 """
 
@@ -220,7 +220,7 @@ def test_the_plan_counts_what_is_stored_and_held(folder: Path) -> None:
 
 
 GRADE = """
-configure(root, isolation())
+configure(root, find_available_isolation())
 [problem] = read_problems(root / "mix.jsonl")
 print([grade(problem, sys.argv[2]).score, grade(problem, fenced("f = abs")).failed.number])
 """

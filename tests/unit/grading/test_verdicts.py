@@ -116,7 +116,7 @@ def test_a_failed_program_alone_runs_again_where_its_reasons_are_asked_for(
     program: str, again: int, graded: Graded
 ) -> None:
     first, _ = graded(program)
-    assert graded(program, failures_again=True) == (first, again)
+    assert graded(program, rerun_failures=True) == (first, again)
 
 
 @pytest.mark.parametrize("changed", ["program", "test", "hidden", "grader", "python", "libraries", "isolation"])

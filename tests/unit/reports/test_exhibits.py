@@ -200,7 +200,7 @@ def test_experiments_that_were_not_run_are_named_with_their_command(evidence: Ev
     ("changes", "missing"),
     [
         ({"curves": {"conductor": []}}, {"training": "not run: podium train quickstart --seed 1"}),
-        ({"answers": {}}, {"oracle": "not run: podium evaluate quickstart --seed 1"}),
+        ({"worker_scores": {}}, {"oracle": "not run: podium evaluate quickstart --seed 1"}),
     ],
 )
 def test_missing_parts_are_reported(changes: dict[str, object], missing: dict[str, str], evidence: Evidence) -> None:

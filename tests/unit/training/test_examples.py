@@ -179,7 +179,7 @@ def test_examples_continue_from_explored_workflows_without_another_call(setup: S
 def test_held_out_problems_are_in_no_round(setup: Setup) -> None:
     store(setup)
     unseen = {problem.key for problem in PROBLEMS[:30]}
-    made = sft_examples(setup, recursive_share(0.5, attempts=1), client=Answering(clueless), held_out=unseen)
+    made = sft_examples(setup, recursive_share(0.5, attempts=1), client=Answering(clueless), excluded_keys=unseen)
     assert {each.problem.key for each in rounds_of(made)} == {problem.key for problem in PROBLEMS[30:]}
 
 
@@ -324,7 +324,8 @@ def test_right_workflows_are_kept_once_with_what_all_cost_and_become_examples(
     alone = Workflow.single(POOL.names.index("algebraist"))
     assert all(workflows == [alone] for workflows in found.workflows.values())
     store(setup)
-    for example in sft_examples(setup, ColdStart(success_share=1.0, attempts=0), 400, taught=found.workflows):
+    settings = ColdStart(success_share=1.0, attempts=0)
+    for example in sft_examples(setup, settings, 400, teacher_workflows=found.workflows):
         if QUESTIONS[example["prompt"][-1]["content"].splitlines()[0]].key in found.workflows:
             assert parse_workflow(example["completion"][0]["content"], offered=len(POOL.names)).workflow == alone
 

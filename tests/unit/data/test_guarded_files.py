@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 import yaml
 
 from ops import grading
-from ops.benchmarks.problem_files import raw_file, read_problems
+from ops.benchmarks.problem_files import raw_file, read_problems, read_test_questions
 from ops.benchmarks.quarantine import quarantine_file
 from ops.config import Evaluation, Setup, load_recipe
+from ops.core.digests import write_digest
+from ops.core.errors import DataError
 from ops.core.problem import Grade, Problem
 from ops.core.workspace import Workspace
 from ops.grading import configure, find_available_isolation
@@ -24,6 +27,7 @@ from ops.grading.graders import code
 from ops.quality import stage_checks
 from ops.quality.gold import GoldGrade, grade_gold
 from ops.stages import raw_problems
+from ops.stages.checks import check_once
 from ops.stages.raw_problems import materialize_raw
 from ops.versioning.settings import select_data_settings
 from tests.command import podium
@@ -74,6 +78,28 @@ def test_rows_of_a_release_are_checked(setup: Setup, raw: dict[str, Path]) -> No
     name = edit(raw["livecodebench-v1-train.jsonl"], tests=[])
     failures = stage_checks.check_raw_problems(setup).failures
     assert f"program without tests: livecodebench/{name}" in failures
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"{}"])
+def test_a_damaged_result_of_a_check_is_made_again(setup: Setup, raw: dict[str, Path], damaged: bytes) -> None:
+    stored = setup.workspace.state / "checks" / "well_formed.json"
+    first, _ = check_once(setup, "well_formed")
+    assert check_once(setup, "well_formed") == (first, False) and first.success
+    stored.write_bytes(damaged)
+    again, ran = check_once(setup, "well_formed")
+    assert (again.success, ran) == (True, True) and [*stored.parent.glob("well_formed.json.damaged-*")]
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(file.read_bytes()[:-50]), Path.unlink])
+def test_damaged_questions_are_named_with_the_command_that_makes_them_again(
+    setup: Setup, raw: dict[str, Path], damage: Callable[[Path], object]
+) -> None:
+    file = raw["livecodebench-v6-test.jsonl"]
+    write_digest(file)  # as the stage does
+    damage(file)
+    with pytest.raises(DataError, match=r"-test\.jsonl: .*`podium run RECIPE`"):
+        read_test_questions(setup.workspace, setup.recipe)
+
 
 
 def test_only_the_reference_programs_that_are_asked_are_run_and_once(

@@ -67,14 +67,17 @@ def render_shown_tables(folder: Path, mark: str, document: Document) -> str:
     """Return what the page shows of a command's text, as `render_shown_tables.yaml` says, and the names of the files
     with all of it.
 
-    Raises `DataError` for a table or a column that the text does not have.
+    A table that the text does not have is left out, because a command that measures another recipe may print fewer.
+    Raises `DataError` for a column that a table does not have.
     """
     wanted: Mapping[str, Any] = read_yaml(folder / SHOWN_FILE).get(mark_slug(mark)) or {}
     parts = [document.prose] if wanted.get("prose") else []
     for number, columns in (wanted.get("tables") or {}).items():
+        if int(number) > len(document.tables):
+            continue
         try:
             parts.append(_select_columns(document.tables[int(number) - 1], columns))
-        except (IndexError, ValueError) as error:
+        except ValueError as error:
             remedy = "Correct it there, or restore the table"
             raise DataError(
                 folder / SHOWN_FILE, f"{mark_slug(mark)}.tables.{number}", f"is not in the text: {error}", remedy

@@ -102,6 +102,9 @@ def test_a_page_with_a_selection_keeps_the_rest_in_files(tmp_path: Path) -> None
     assert read(page) == f"{MARK}\n\n{expected}\n\n{MARK}\n"
     assert read(folder / "it.csv") == 'name,points,points\na,1,2\nb,3,"4, 5"\n'
     (folder / "shown.yaml").write_text('it: {tables: {"2": {}}}')
+    replace_marked_text(page, MARK, text)  # another recipe prints fewer tables
+    assert "| its name |" not in read(page) and "[it.csv]" in read(page)
+    (folder / "shown.yaml").write_text('it: {tables: {"1": {columns: {absent: points}}}}')
     with pytest.raises(DataError, match="is not in the text"):
         replace_marked_text(page, MARK, text)
 

@@ -42,10 +42,15 @@ def hash_problems(file: Path) -> str:
     Raises `DataError` if the file is missing, or is not what was written there: with the hash of a damaged training
     mix, a trained policy would be looked for under another key and not be found.
     """
+    _check_written(file)
+    return sha256_of(file)
+
+
+def _check_written(file: Path) -> None:
+    """Raise `DataError` unless the file exists and, if it has a digest, is what a stage wrote there."""
     if not file.is_file():
         raise _no_file(file)
     check_digest(file, _MAKE_AGAIN, missing="accepted")
-    return sha256_of(file)
 
 
 def _no_file(file: Path) -> DataError:
@@ -55,9 +60,7 @@ def _no_file(file: Path) -> DataError:
 
 def _read_raw(file: Path) -> list[Problem]:
     """Read a file of `data/raw` that a stage has finished. Raises `DataError` if it is not what was written there."""
-    if not file.is_file():
-        raise _no_file(file)
-    check_digest(file, _MAKE_AGAIN, missing="accepted")
+    _check_written(file)
     return read_problems(file)
 
 

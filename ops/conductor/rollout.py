@@ -1,6 +1,7 @@
 """A rollout is one completion of the Conductor that is parsed, executed, graded and rewarded.
 
-Training and evaluation both use `ops.workflow.answer_questions`, so that training optimises what evaluation measures.
+Training and evaluation both use `ops.workflow.play.answer_questions`, so that training optimises what evaluation
+measures.
 """
 
 from __future__ import annotations

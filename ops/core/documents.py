@@ -30,8 +30,8 @@ class Document(NamedTuple):
 def replace_marked_text(file: Path, mark: str, text: str) -> None:
     """Replace the text between the two lines `mark` of a page atomically; make the page if it is missing.
 
-    If the folder named like the page has `render_shown_tables.yaml`, all tables of the text are written into CSV files
-    of this folder, and the page shows those that `render_shown_tables.yaml` names. Raises `DataError` unless the page
+    If the folder named like the page has `shown.yaml`, all tables of the text are written into CSV files
+    of this folder, and the page shows those that `shown.yaml` names. Raises `DataError` unless the page
     has the mark exactly twice.
     """
     parts = (file.read_text(encoding="utf-8") if file.exists() else f"{mark}\n{mark}\n").split(mark)
@@ -64,7 +64,7 @@ def parse_document(text: str) -> Document:
 
 
 def render_shown_tables(folder: Path, mark: str, document: Document) -> str:
-    """Return what the page shows of a command's text, as `render_shown_tables.yaml` says, and the names of the files
+    """Return what the page shows of a command's text, as `shown.yaml` says, and the names of the files
     with all of it.
 
     A table that the text does not have is left out, because a command that measures another recipe may print fewer.

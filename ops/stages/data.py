@@ -2,7 +2,7 @@
 
 Next to each output lies the key of its inputs: the versions of the files of earlier stages that the stage reads, of its
 settings, and of its code. Each function returns None if its output already exists for the same inputs
-(`ops.core.once`). Recording an output in DVC is a separate step (`ops.versioning.record`).
+(`ops.core.once`). Recording an output in DVC is a separate step (`ops.versioning.commit_stages`).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,21 +68,14 @@ def render_shown_tables(folder: Path, mark: str, document: Document) -> str:
     """Return what the page shows of a command's text, as `shown.yaml` says, and the names of the files
     with all of it.
 
-    A table that the text does not have is left out, because a command that measures another recipe may print fewer.
-    Raises `DataError` for a column that a table does not have.
+    A table, or a column of it, that the text does not have leaves the table out, because a command that measures
+    another recipe, or one seed instead of several, prints fewer tables.
     """
     wanted: Mapping[str, Any] = read_yaml(folder / SHOWN_FILE).get(mark_slug(mark)) or {}
     parts = [document.prose] if wanted.get("prose") else []
     for number, columns in (wanted.get("tables") or {}).items():
-        if int(number) > len(document.tables):
-            continue
-        try:
+        with suppress(IndexError, ValueError):  # no such table, no such column
             parts.append(_select_columns(document.tables[int(number) - 1], columns))
-        except ValueError as error:
-            remedy = "Correct it there, or restore the table"
-            raise DataError(
-                folder / SHOWN_FILE, f"{mark_slug(mark)}.tables.{number}", f"is not in the text: {error}", remedy
-            ) from None
     files = ", ".join(f"[{name}]({folder.name}/{name})" for name in _table_names(mark, document))
     return "\n\n".join([*parts, f"All values: {files}."])
 

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import dagster as dg
 import pytest
 
-from assets import adaptive_conductor, recursive_conductor
-from assets.adaptive_conductor import get_adaptive_run_folder
+from assets.adaptive_conductor import NO_ADAPTIVE_STAGE, get_adaptive_run_folder
 from assets.conductor import get_run_folder
-from assets.recursive_conductor import get_final_run_folder, list_training_runs
+from assets.recursive_conductor import NO_RECURSIVE_STAGE, get_final_run_folder, list_training_runs
 from assets.resources import RunResource
 from assets.studies import load_study, load_study_inputs
 from ops.conductor.policy import PolicyCard, policy_key
@@ -170,9 +169,9 @@ def test_without_a_section_a_stage_says_so_and_changes_nothing(all_stages: Train
     assert get_final_run_folder(chosen) == get_adaptive_run_folder(chosen) == get_run_folder(chosen)
     files = sorted(project.runs.rglob("*"))
     done = materialized(chosen, "adaptive_conductor", "recursive_conductor")
-    for stage in (adaptive_conductor, recursive_conductor):
-        [event] = done.asset_materializations_for_node(stage.__name__.rpartition(".")[2])
-        assert event.metadata["nothing_done"].value == stage.NO_SECTION
+    for stage, reason in (("adaptive_conductor", NO_ADAPTIVE_STAGE), ("recursive_conductor", NO_RECURSIVE_STAGE)):
+        [event] = done.asset_materializations_for_node(stage)
+        assert event.metadata["nothing_done"].value == reason
     assert sorted(project.runs.rglob("*")) == files
 
 

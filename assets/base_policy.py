@@ -9,7 +9,7 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, is_intact_policy, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
 

@@ -13,8 +13,8 @@ from assets.worker_pool import worker_pool
 from ops.benchmarks.problem_files import describe_evaluation_tests
 from ops.core.charts import render_png
 from ops.core.once import data_version
-from ops.evaluation.stored import CONDUCTOR, score_folder
-from ops.precaching.opening import open_client
+from ops.evaluation.stored_scores import CONDUCTOR, score_folder
+from ops.precaching.client_setup import open_client
 from ops.results.leaderboard import chart_worker_use, format_accuracy, format_interval
 from ops.results.summary import summarize
 from ops.results.table import concatenate_rows

@@ -11,11 +11,11 @@ from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
 from ops.config import PoolChange
-from ops.evaluation.stored import CONDUCTOR
-from ops.planning.stored import find_unscored
-from ops.precaching.opening import open_client
+from ops.evaluation.stored_scores import CONDUCTOR
+from ops.planning.stored_results import find_unscored
+from ops.precaching.client_setup import open_client
+from ops.retraining.fine_tuning_start import get_champion_folder
 from ops.retraining.standing import alert_on_decision, find_unanswered_benchmarks, judge_champion, plan_required_work
-from ops.retraining.start import get_champion_folder
 from ops.stages.evaluation import score_policy
 from ops.workers.client import CallCounts
 

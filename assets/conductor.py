@@ -21,10 +21,10 @@ from ops.config import UntrainedPolicy
 from ops.core.charts import render_png
 from ops.core.errors import PodiumError
 from ops.results.leaderboard import chart_reward, chart_strategies
-from ops.retraining.start import prepare_fine_tuning
+from ops.retraining.fine_tuning_start import prepare_fine_tuning
 from ops.stages.restoring import restore_run
 from ops.training.cold_start.base_policy import base_policy_folder
-from ops.training.run.ending import explain_exit
+from ops.training.run.failure_reasons import explain_exit
 from ops.training.run.training_run import (
     LOG_FILE,
     RunPlan,

@@ -11,7 +11,7 @@ from assets.raw_problems import raw_problems
 from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.release import registry
 from ops.retraining.drift import run_drift_round
 from ops.retraining.revisions import act_on_drift, describe_drift

@@ -13,11 +13,11 @@ from assets.resources import OnProgress, RunResource, serve_local_workers
 from ops.core.charts import render_png
 from ops.core.response_rows import ResponseRow
 from ops.evaluation.comparison import outcomes_file
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_folder
 from ops.evaluation.stored_baselines import baselines_folder
-from ops.planning.stored import find_unscored
-from ops.precaching.opening import open_client
-from ops.precaching.stored import WorkerBenchmark, evaluation_folder
+from ops.evaluation.stored_scores import COLD_START, CONDUCTOR, score_folder
+from ops.planning.stored_results import find_unscored
+from ops.precaching.client_setup import open_client
+from ops.precaching.stored_profiles import WorkerBenchmark, evaluation_folder
 from ops.results.leaderboard import build_reach_tables, build_tables, chart_accuracy_by_benchmark
 from ops.results.summary import Summary, summarize
 from ops.retraining.standing import find_champion_to_rescore, find_scored_cold_start

@@ -97,7 +97,7 @@ class RunResource(dg.ConfigurableResource):
         """
         if run.job_name != RETRAINING_JOB:
             return self.make_launch_tags()
-        from assets.change import find_pending_change
+        from assets.pool_change import find_pending_change
 
         return find_pending_change(self, self.find_workspace(), instance).tags
 

@@ -6,7 +6,7 @@ from assets import metadata
 from assets.resources import RunResource
 from ops.core.servers import check_addresses
 from ops.workers.pool import build_pool_table
-from ops.workers.unsent import check_pools
+from ops.workers.pool_checks import check_pools
 
 
 @dg.asset(group_name="workers", kinds={"yaml"})

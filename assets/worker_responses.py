@@ -12,9 +12,9 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.core.once import data_version
 from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.planning.requirements import ALL_PARTS
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.precaching.profiles import profile_workers
-from ops.precaching.stored import WorkerBenchmark
+from ops.precaching.stored_profiles import WorkerBenchmark
 from ops.retraining.standing import plan_required_work
 from ops.stages.data import are_precached, data_files
 from ops.stages.responses import estimate_responses, find_other_worker_folders, materialize_responses

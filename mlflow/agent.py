@@ -32,7 +32,7 @@ class ConductorAgent(ResponsesAgent):
         from ops.config import Serving
         from ops.release.requirements import REQUIREMENTS_FILE, check_requirements_installed
         from ops.serving.in_thread import EngineThread
-        from ops.serving.loaded import VersionFiles
+        from ops.serving.loaded_version import VersionFiles
 
         settings = dict(context.model_config or {})
         policy, pool = (Path(context.artifacts[name]) for name in ("policy", "pool"))

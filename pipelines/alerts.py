@@ -16,8 +16,8 @@ from ops.config import load_alerts
 from ops.core.errors import ConfigError, OverBudget
 from ops.core.workspace import Workspace
 from ops.spending.ledger import CAP_MESSAGE
-from ops.training.run.ending import INVALID_FIRST_STEP
-from pipelines.home import fail_orphaned_runs, find_process
+from ops.training.run.failure_reasons import INVALID_FIRST_STEP
+from pipelines.dagster_home import fail_orphaned_runs, find_process
 
 
 def make_failure_sensor(podium: RunResource) -> dg.SensorDefinition:

@@ -12,10 +12,10 @@ from assets.resources import LogReporter, Reporter, RunResource, offer_recipes
 from assets.studies import make_configured_assets
 from pipelines.alerts import make_failure_sensor
 from pipelines.lifecycle import make_jobs, make_retraining_job, make_study_jobs
-from pipelines.quiet import silence_tools
 from pipelines.release import make_release_jobs
 from pipelines.retraining.schedules import make_scheduled_jobs, make_schedules
 from pipelines.retraining.sensor import make_pool_alert_sensor, make_pool_sensor
+from pipelines.startup import silence_tools
 
 _STEP_S = 4 * 3600.0
 """A time limit above the duration of any step."""

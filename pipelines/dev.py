@@ -21,8 +21,8 @@ from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.workspace import Workspace
 from ops.quality.suite import docs_folder
 from pipelines.alerts import fail_orphaned_runs_and_alert
-from pipelines.ending import raise_on_sigterm
-from pipelines.home import CODE_LOCATION, open_instance, prepare_home
+from pipelines.dagster_home import CODE_LOCATION, open_instance, prepare_home
+from pipelines.termination import raise_on_sigterm
 
 HOST = "127.0.0.1"
 SHUTDOWN_GRACE_S = 15.0

@@ -16,9 +16,9 @@ from ops.config.base import key_problem
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError, format_count
 from ops.core.workspace import Workspace
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.workers.ping import PingResult
-from pipelines.asking import check_workspace, confirm_spending
+from pipelines.confirmation import check_workspace, confirm_spending
 from pipelines.environment_file import write_environment_file
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from assets.resources import RunResource
 from ops.core.errors import PodiumError
 from ops.core.processes import hold_run_lock
 from pipelines.alerts import fail_orphaned_runs_and_alert
-from pipelines.ending import find_received_signal
-from pipelines.home import CODE_LOCATION
+from pipelines.dagster_home import CODE_LOCATION
 from pipelines.lifecycle import require_no_unfinished_run
+from pipelines.termination import find_received_signal
 
 MODULE = "pipelines.definitions"
 """Dagster's location of the code."""

@@ -19,7 +19,7 @@ from ops.core.errors import ConfigError, PodiumError
 from ops.core.workspace import Workspace
 from ops.release.mlflow_store import RegisteredVersion
 from ops.stages.release import PromotionOutcome, promote_manually, roll_back
-from pipelines.home import prepare_home
+from pipelines.dagster_home import prepare_home
 
 log = logging.getLogger("podium.release")
 

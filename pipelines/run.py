@@ -16,10 +16,10 @@ from rich.console import Console
 
 from ops.config import Snapshot, load_alerts, split_pool
 from ops.core.errors import PodiumError, iterate_causes
-from ops.core.parts import record_parts
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import record_parts
 from ops.planning.requirements import ALL_PARTS, RunPart
-from pipelines.asking import check_workspace, confirm_run
+from pipelines.confirmation import check_workspace, confirm_run
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -108,7 +108,7 @@ class RunSession:
         """
         import dagster as dg
 
-        from pipelines.home import make_process_tags
+        from pipelines.dagster_home import make_process_tags
         from pipelines.launching import execute_in_process
 
         run_id = str(uuid4())
@@ -165,7 +165,7 @@ def _open_session(
     console: Console,
     yes: bool,
 ) -> RunSession:
-    from pipelines.home import prepare_home
+    from pipelines.dagster_home import prepare_home
 
     prepare_home(workspace)
     snapshot = take_snapshot(workspace, recipe, seed, needs)  # before heavier modules are imported
@@ -176,8 +176,8 @@ def _open_session(
     from assets.resources import RunResource
     from ops.core.processes import hold_run_lock
     from pipelines.alerts import fail_orphaned_runs_and_alert
+    from pipelines.dagster_home import open_instance
     from pipelines.definitions import make_definitions
-    from pipelines.home import open_instance
     from pipelines.lifecycle import require_no_unfinished_run
     from pipelines.terminal import Terminal
 
@@ -220,7 +220,7 @@ def take_snapshot(workspace: Workspace, recipe: str, seed: int | None, needs: Se
     from ops.core.servers import check_addresses
     from ops.planning.requirements import check_ready
     from ops.versioning import git_commit
-    from ops.workers.unsent import check_pools
+    from ops.workers.pool_checks import check_pools
 
     check_addresses(mlflow=not workspace.rehearsal)
     load_alerts(workspace.config)

@@ -17,7 +17,7 @@ from ops.evaluation.arms import Findings
 from ops.evaluation.stored_studies import Study, StudyStore
 from ops.evaluation.study import Observation, PolicyStudy, load_all_studies
 from ops.stages.studies.study import check_study
-from pipelines.asking import confirm_spending, show_spending
+from pipelines.confirmation import confirm_spending, show_spending
 from pipelines.run import materialize_assets, run_job
 
 DEFAULT_RECIPE = "quickstart"

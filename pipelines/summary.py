@@ -19,7 +19,7 @@ from ops.results.leaderboard import (
     build_systems_table,
     format_accuracy,
 )
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.training.guards import check_run_guards
 from ops.training.run.training_run import RunResult
 from ops.workers.client import CallCounts

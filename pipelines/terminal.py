@@ -25,7 +25,7 @@ from assets.last_result import UNCHANGED
 from assets.resources import OnProgress
 from ops.core.progress import RemainingTime
 from ops.planning.estimate import Cost
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.workers.client import CallCounts
 
 MIN_BAR_WIDTH = 100

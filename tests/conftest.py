@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from ops.core.workspace import Workspace
 from ops.grading import configure, find_available_isolation
-from pipelines.quiet import silence_tools
+from pipelines.startup import silence_tools
 from tests import once, preloaded
 from tests.databases import migrate_once, read_migrations_once
 from tests.needs import mark_by_fixtures, skip_without_programs

@@ -10,7 +10,7 @@ from pathlib import Path
 from ops.benchmarks.problem_files import read_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import BenchmarkGrader, JudgeGrader, Recipe, Setup
-from ops.core.checked import set_aside_if_damaged
+from ops.core.checked_files import set_aside_if_damaged
 from ops.core.errors import DataError
 from ops.core.once import Key, read_key
 from ops.core.problem import Problem

@@ -35,7 +35,7 @@ from ops.core.messages import Message
 from ops.core.response import Response
 from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard, load_cards
-from ops.workflow.controls import escape_messages
+from ops.workflow.control_tokens import escape_messages
 from ops.workflow.prompt import PromptTooLongError, load_few_shots
 from ops.workflow.team import NO_CLIENT, Team
 

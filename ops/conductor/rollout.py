@@ -1,7 +1,7 @@
 """A rollout is one completion of the Conductor that is parsed, executed, graded and rewarded.
 
-Training and evaluation both use `ops.workflow.play.answer_questions`, so that training optimises what evaluation
-measures.
+Training and evaluation both use `ops.workflow.answer_rounds.answer_questions`, so that training optimises what
+evaluation measures.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ops.core.problem import Grade, Problem
+from ops.workflow.answer_rounds import Question, answer_questions
 from ops.workflow.grammar import ParseResult
 from ops.workflow.judging import grade_answers
 from ops.workflow.literals import FormatFailure
-from ops.workflow.play import Question, answer_questions
 from ops.workflow.team import NO_CLIENT, Team
 from ops.workflow.trace import UNSCORABLE_STATUSES, Round, WorkflowTrace
 

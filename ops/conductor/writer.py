@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ops.conductor.from_scratch import ScratchConductor
 from ops.conductor.policy import Conductor, PolicyCard, check_policy
-from ops.conductor.scratch import ScratchConductor
-from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor, StaticConductor
+from ops.conductor.vllm_conductor import ServedConductor
 from ops.config import TRANSFORMERS, VLLM, PromptedPolicy
 from ops.core.workspace import Workspace
 

@@ -27,7 +27,10 @@ from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.atomic import TEMPORARY, replace_atomically, sha256_of, temporary_folder_beside
 from ops.core.errors import DataError, format_count
 from ops.core.installation import resources_folder
-from ops.core.parts import (
+from ops.core.processes import hold_run_lock
+from ops.core.sqlite import BUSY_TIMEOUT_S, SqliteFile, has_content
+from ops.core.workspace import Workspace
+from ops.core.workspace_parts import (
     ARTIFACTS,
     CACHE,
     EARLIER_STORES,
@@ -40,9 +43,6 @@ from ops.core.parts import (
     count_rows,
     find_missing_parts,
 )
-from ops.core.processes import hold_run_lock
-from ops.core.sqlite import BUSY_TIMEOUT_S, SqliteFile, has_content
-from ops.core.workspace import Workspace
 
 _MANIFEST = "podium-backup.json"
 _FORMAT = 2

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from ops.core.atomic import TEMPORARY, sha256_of
-from ops.core.checked import DAMAGED_GLOB
+from ops.core.checked_files import DAMAGED_GLOB
 from ops.core.code_version import code_version
 from ops.core.digests import DIGEST_SUFFIX, check_digest, read_stored_key, write_digest
 from ops.core.errors import DataError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ops.core.checked import open_table
+from ops.core.checked_files import open_table
 from ops.core.errors import DataError
 from ops.core.problem import problem_key
 from ops.core.response import NO_RESPONSE, RESPONSE_COLUMNS, Response

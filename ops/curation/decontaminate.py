@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ops.benchmarks.registry import BENCHMARKS
 from ops.core.problem import Problem
 from ops.curation.duplicates import Cause, Match, NearDuplicateIndex, RewordingIndex, SeenQuestion, find_frequent_words
-from ops.curation.sketch import Sketch, Sketcher
+from ops.curation.question_features import Sketch, Sketcher
 
 
 def find_upstream_item(problem: Problem) -> str | None:

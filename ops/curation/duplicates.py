@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ops.curation.question_features import Hashes, Sketch, is_formula
 from ops.curation.question_text import Wording
-from ops.curation.sketch import Hashes, Sketch, is_formula
 
 Cause = Literal["contamination", "duplicate"]
 """The reason for removing a repetition: contamination if it repeats an evaluation question, otherwise duplicate."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ops.config import Curation
 from ops.core.problem import Problem
 from ops.core.registry import Registry
-from ops.curation.signal import Tallies, estimate_group_signals, make_rescue_prior
+from ops.curation.training_signal import Tallies, estimate_group_signals, make_rescue_prior
 
 PAPER_ROLLOUTS_PER_QUESTION = 64
 """The number of rollouts per question in the paper (arXiv:2512.04388, A.1)."""

@@ -17,12 +17,13 @@ from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.core.atomic import replace_atomically, sha256_of
-from ops.core.checked import read_json, write_json
+from ops.core.checked_files import read_json, write_json
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import SoloResponses, collect_scores
-from ops.evaluation.stored import (
+from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores, make_score_reader
+from ops.evaluation.stored_scores import (
     COLD_START,
     CONDUCTOR,
     list_solo_workers,
@@ -32,7 +33,6 @@ from ops.evaluation.stored import (
     score_file,
     scores_key,
 )
-from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores, make_score_reader
 from ops.precaching.profiles import find_best_worker
 from ops.results.leaderboard import Leaderboard, build_leaderboard
 from ops.results.reach import Reach, compute_reach

@@ -18,9 +18,9 @@ from ops.core.problem import Problem
 from ops.evaluation.method import Attempt, Branches, Method, WorkflowAuthor
 from ops.results.outcome_rows import OutcomeRow, SystemExecution
 from ops.workers.scheduling import Client
+from ops.workflow.answer_rounds import HasRoom, Question, answer_questions
 from ops.workflow.grammar import ParseResult
 from ops.workflow.judging import grade_answers
-from ops.workflow.play import HasRoom, Question, answer_questions
 from ops.workflow.prompt import PromptTooLongError
 from ops.workflow.team import Team
 from ops.workflow.trace import QuestionTrace

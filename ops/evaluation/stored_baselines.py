@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from ops.benchmarks.graded import GRADER_KEY, graders_key, read_graded_responses
 from ops.benchmarks.problem_files import questions_key, read_evaluation_questions, read_problems
 from ops.config import Setup, digest
-from ops.core.checked import read_json, write_json
+from ops.core.checked_files import read_json, write_json
 from ops.core.once import Key, check_inputs, is_made
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BaselineScores, WorkflowBaseline, select_baselines
-from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import settings_key, with_execution_code
+from ops.evaluation.row_sorting import RowSorter
+from ops.evaluation.stored_scores import settings_key, with_execution_code
 from ops.results.summary import summarize
 from ops.results.table import concatenate_rows, reprice_rows, scan_rows
 from ops.workers.pool import reprice_responses as responses_at_prices

@@ -12,12 +12,12 @@ from ops.benchmarks.problem_files import find_untrained_questions, read_evaluati
 from ops.conductor.policy import policy_key
 from ops.config import Setup, digest
 from ops.config.studies import UNCHANGED, Changes, RecipeStudy, Rounds, Samples, Subsets
-from ops.core.checked import read_bytes, read_json, write_json
+from ops.core.checked_files import read_bytes, read_json, write_json
 from ops.core.digests import replace_with_digest
 from ops.core.once import INCOMPLETE, is_made
 from ops.core.problem import Problem
 from ops.evaluation.arms import Arm, ArmsBySeed, Findings, format_arm_name, summarize_arms
-from ops.evaluation.stored import scores_key, with_execution_code
+from ops.evaluation.stored_scores import scores_key, with_execution_code
 from ops.evaluation.study import PolicyStudy
 from ops.results.leaderboard import TableData
 from ops.results.table import Rows, reprice_by_benchmark, save_rows, scan_rows

@@ -19,7 +19,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from ops.grading.controls import list_test_classes
 from ops.grading.folders import sandbox_folder
 from ops.grading.isolation import (
     PROGRAM_FOLDER,
@@ -32,6 +31,7 @@ from ops.grading.isolation import (
     open_namespace_filter,
     podium_libraries,
 )
+from ops.grading.negative_controls import list_test_classes
 
 Kind = Literal["stdin", "call", "unittest"]
 _BOOT = """

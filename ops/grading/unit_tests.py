@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from ops.core.problem import FailedTest
 from ops.grading import sandbox
-from ops.grading.controls import list_tests, make_negative_control
 from ops.grading.isolation import Libraries
+from ops.grading.negative_controls import list_tests, make_negative_control
 from ops.grading.values import ProgramFailure
 
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")

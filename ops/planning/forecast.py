@@ -26,7 +26,7 @@ from ops.core.response_rows import ResponseRow
 from ops.planning.estimate import Cost, MeasuredUsage, Range
 from ops.planning.lengths import estimate_lengths, read_shortlist
 from ops.planning.stage_estimates import StageEstimator
-from ops.planning.stored import open_existing_ledger
+from ops.planning.stored_results import open_existing_ledger
 from ops.precaching.profiles import map_subjects, tabulate_scores
 from ops.results.statistics import Interval, estimate_choice_gain, estimate_hindsight_gain, expected_oracle_by_chance
 from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult, read_curve
@@ -180,14 +180,15 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, RunMeasurements | None]:
 
     Raises `DataError` if the mix or the responses cannot be read, and `ConfigError` for a worker without a price.
     """
-    from ops.curation import signal
+    from ops.curation import training_signal
     from ops.precaching.profiles import tally_responses
 
     mix = read_problems(setup.workspace.data / "training_mix.jsonl")
     stored = read_graded_responses(setup.workspace.data / "responses")
     rows = [row for row in stored if row.worker in setup.pool.names]
-    chains = signal.make_rescue_prior(setup.recipe.curation.rescued)
-    shares = signal.estimate_group_signals(tally_responses(rows), setup.recipe.grpo.rollouts_per_question, chains)
+    chains = training_signal.make_rescue_prior(setup.recipe.curation.rescued)
+    rollouts = setup.recipe.grpo.rollouts_per_question
+    shares = training_signal.estimate_group_signals(tally_responses(rows), rollouts, chains)
     last = find_last_run(setup)
     candidates = read_shortlist(setup)
     with open_existing_ledger(setup) as ledger:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from ops.planning.shape import ModelShape
+from ops.planning.model_shape import ModelShape
 
 Phase = Literal["writing", "updating", "stepping"]
 """The phases of a training step: "writing" generates rollouts, "updating" is a forward and backward pass, and

@@ -37,7 +37,7 @@ from ops.planning.memory import (
     estimate_memory,
     evaluation_bytes,
 )
-from ops.planning.shape import KnownShape, find_shape
+from ops.planning.model_shape import KnownShape, find_shape
 from ops.planning.speed import (
     MIN_GPU_PARAMETERS,
     estimate_cold_start_s,
@@ -54,7 +54,7 @@ from ops.planning.stage_estimates import (
     StageEstimator,
     workflows_per_answer,
 )
-from ops.planning.stored import RemainingShares, compute_remaining, open_existing_ledger, read_measurements
+from ops.planning.stored_results import RemainingShares, compute_remaining, open_existing_ledger, read_measurements
 
 ASSUMED_GPU_GIB = 80 * USABLE_GIB_PER_GB
 """The memory per GPU (GiB) that is assumed if a GPU is needed and the machine has none."""

@@ -10,7 +10,7 @@ from ops.planning.estimate import Range
 from ops.planning.forecast import find_last_run
 from ops.planning.lengths import EXPECTED_COMPLETION_SHARE, TokenLengths
 from ops.planning.machine import Machine
-from ops.planning.shape import ModelShape
+from ops.planning.model_shape import ModelShape
 
 PEAK_TFLOPS = {"H100": 989.0, "H200": 989.0, "GH200": 989.0, "B200": 2250.0, "A100": 312.0, "L40S": 362.0}
 """The dense bfloat16 TFLOPS that the manufacturer states. A GPU that is not listed here counts as an H100."""

@@ -26,7 +26,7 @@ from ops.planning.estimate import (
     add_costs,
 )
 from ops.planning.lengths import TokenLengths, estimate_lengths
-from ops.planning.stored import RemainingShares
+from ops.planning.stored_results import RemainingShares
 
 HARD_SHARE = (0.1, 0.5, 1.0)
 """The assumed share (0-1) of training problems that no worker reliably solves alone: low, expected and high. The cold

@@ -29,7 +29,7 @@ def build_solo_messages(problem: Problem) -> list[Message]:
     It is identical to that of a workflow with one step, so that both share cached responses.
     """
     from ops.grading import worker_prompt
-    from ops.workflow.controls import escape_control_tokens
+    from ops.workflow.control_tokens import escape_control_tokens
     from ops.workflow.grammar import SOLVE_SUBTASK
 
     return [{"role": "user", "content": escape_control_tokens(f"{worker_prompt(problem)}\n\nSubtask: {SOLVE_SUBTASK}")}]

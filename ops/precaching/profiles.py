@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ops.curation.signal import Tallies
+    from ops.curation.training_signal import Tallies
 
 
 class Score(NamedTuple):
@@ -192,7 +192,7 @@ def map_subjects(problems: Iterable[Problem]) -> dict[str, str]:
 def tally_responses(rows: Iterable[ResponseRow]) -> Tallies:
     """Return problem key → worker → the number of right answers and of samples, from which the training signal is
     forecast."""
-    from ops.curation.signal import Tally
+    from ops.curation.training_signal import Tally
 
     by_problem: dict[str, dict[str, Tally]] = defaultdict(dict)
     for row in rows:
@@ -233,12 +233,12 @@ def tabulate_scores(rows: Iterable[ResponseRow], workers: Sequence[str]) -> dict
 
 def forecast_signal(rows: Sequence[ResponseRow], group_size: int, rescued: float = 0.0) -> float:
     """Return the expected share (0 to 1) of groups of `group_size` rollouts whose rewards differ (see
-    `ops.curation.signal`).
+    `ops.curation.training_signal`).
 
     `rescued` is the assumed share of failing rollouts that a chain of workers corrects. Raises `ValueError` for a group
     size below 1.
     """
-    from ops.curation.signal import estimate_group_signals, make_rescue_prior
+    from ops.curation.training_signal import estimate_group_signals, make_rescue_prior
 
     if group_size < 1:
         raise ValueError(f"a group has at least one rollout, not {group_size}")

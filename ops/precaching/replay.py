@@ -20,8 +20,8 @@ from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from ops.workers.replies import clean_stored_response
 from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 

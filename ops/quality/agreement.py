@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Self
 from ops.benchmarks.files import read_rows
 from ops.benchmarks.source_rows import Row
 from ops.config import JudgeGrader, digest
+from ops.core.async_run import run_async
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem, benchmark_of
-from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.grading.graders.judge import UNREADABLE_REPLY
 from ops.grading.version import grader_version

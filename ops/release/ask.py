@@ -44,7 +44,7 @@ def print_answer(answer: Mapping[str, Any], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ops.spending.books import format_usd
+    from ops.spending.bookings import format_usd
 
     outputs = answer["custom_outputs"]
     text = "".join(part["text"] for part in answer["output"][0]["content"])

@@ -20,7 +20,7 @@ from ops.release.artifacts import check_files, locate_model_folder
 from ops.release.lineage import ReleaseRefusedError
 from ops.release.trace_writer import TraceWriter
 from ops.release.tracing import build_request_trace, store_traces
-from ops.serving.loaded import VersionFiles
+from ops.serving.loaded_version import VersionFiles
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -46,7 +46,7 @@ def open_registered_versions(workspace: Workspace) -> Iterator[RegisteredVersion
 
 
 class RegisteredVersions:
-    """The versions in MLflow's registry, as a server follows them (`ops.serving.follow.VersionSource`)."""
+    """The versions in MLflow's registry, as a server follows them (`ops.serving.champion_follower.VersionSource`)."""
 
     def __init__(self, workspace: Workspace, client: MlflowClient) -> None:
         self._workspace, self._client = workspace, client

@@ -11,7 +11,7 @@ from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.config import JudgeGrader, PromotionGate, Setup
 from ops.core.errors import DataError
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.stored import CONDUCTOR, read_policy_scores
+from ops.evaluation.stored_scores import CONDUCTOR, read_policy_scores
 from ops.quality.agreement import load_agreement
 from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark

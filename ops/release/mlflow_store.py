@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.errors import ConfigError, PodiumError, first_line
 from ops.core.installation import require_mlflow
-from ops.core.parts import REGISTRY, find_missing_parts
 from ops.core.sqlite import has_content
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import REGISTRY, find_missing_parts
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

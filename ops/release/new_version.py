@@ -28,7 +28,7 @@ from ops.results.statistics import average_estimates
 from ops.results.summary import select_grades, summarize
 from ops.results.table import Rows, save_rows
 from ops.serving.scope import TrainingScope
-from ops.serving.strengths import WorkerStrengths
+from ops.serving.worker_strengths import WorkerStrengths
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ops.core.digests import DIGEST_SUFFIX, check_digest
 from ops.core.errors import DataError, first_line
-from ops.core.parts import record_parts
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import record_parts
 from ops.release.lineage import Lineage
 from ops.release.mlflow_store import (
     CHALLENGER,

@@ -13,7 +13,7 @@ from ops.config.studies import load_studies
 from ops.core.errors import DataError
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.comparison import RowsBySystem, list_row_sources
-from ops.evaluation.stored import COLD_START, CONDUCTOR
+from ops.evaluation.stored_scores import COLD_START, CONDUCTOR
 from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import find_best_worker

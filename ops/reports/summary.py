@@ -11,7 +11,7 @@ from ops.release import registry
 from ops.reports.claims import FAILS, HOLDS, Claim, test_claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import format_interval, format_points
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 
 class ReleaseInfo(NamedTuple):

@@ -11,7 +11,7 @@ from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
 from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.reports.exhibit import Table, format_number
 from ops.reports.page import render_template
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 
 class VersionStatus(NamedTuple):

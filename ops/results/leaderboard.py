@@ -19,7 +19,7 @@ from ops.results.reach import Reach
 from ops.results.statistics import MeanEstimate, accuracy_from_moments, average_estimates
 from ops.results.summary import AnswerCost, Summary, count_worker_steps, summarize
 from ops.results.table import Rows
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.workflow.strategy import SHAPES, Diversity, measure_diversity
 
 if TYPE_CHECKING:

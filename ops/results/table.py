@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from ops.config import Pool, Price, Setup
-from ops.core.checked import open_table
+from ops.core.checked_files import open_table
 from ops.core.digests import replace_with_digest
 from ops.core.errors import DataError
 from ops.core.once import INCOMPLETE, Key

@@ -31,6 +31,7 @@ from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
 from ops.config import Drift, Setup, Worker, digest
 from ops.config.base import Settings
+from ops.core.async_run import run_async
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.messages import Message, Namespace, Sample
@@ -38,7 +39,6 @@ from ops.core.once import read_key
 from ops.core.problem import Problem, benchmark_of, problem_key
 from ops.core.response import Response
 from ops.core.response_rows import REMEDY, ResponseRow, response_file
-from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.precaching.precache import precache_worker
@@ -47,8 +47,8 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import Interval, is_difference, score_interval
 from ops.results.summary import accuracy_by_question
 from ops.retraining.champion import load_champion
+from ops.retraining.fine_tuning_start import get_champion_folder
 from ops.retraining.standing import load_comparable_rows
-from ops.retraining.start import get_champion_folder
 from ops.workers.client import WorkerClient
 from ops.workers.scheduling import INDEPENDENT_CALL, Client, Turn
 

@@ -17,7 +17,7 @@ from ops.planning.estimate import Cost, PlannedCall, Range, add_costs
 from ops.planning.estimate import estimate_calls as price_asks
 from ops.planning.lengths import count_test_questions, estimate_lengths, read_shortlist
 from ops.planning.stage_estimates import StageEstimator
-from ops.planning.stored import (
+from ops.planning.stored_results import (
     RemainingShares,
     compute_remaining,
     find_unscored,
@@ -25,12 +25,12 @@ from ops.planning.stored import (
     remaining_share_of_run,
 )
 from ops.precaching.precache import build_solo_messages
-from ops.precaching.stored import WorkerBenchmark
+from ops.precaching.stored_profiles import WorkerBenchmark
 from ops.retraining.drift import find_stored_champion, list_stored_workers, sample_of_day
+from ops.retraining.fine_tuning_start import apply_fine_tune_settings, find_fine_tuning
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import find_unanswered_benchmarks, load_training_decision
-from ops.retraining.start import apply_fine_tune_settings, find_fine_tuning
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.stages.responses import estimate_responses, measure_prices
 from ops.training.run.training_run import RunPlan
 from ops.workers.client import WorkerClient

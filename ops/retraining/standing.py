@@ -19,8 +19,8 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import grader_keys, question_keys, read_comparison
-from ops.evaluation.stored import COLD_START, list_solo_workers, read_policy_scores, read_solo_responses
 from ops.evaluation.stored_baselines import make_score_reader
+from ops.evaluation.stored_scores import COLD_START, list_solo_workers, read_policy_scores, read_solo_responses
 from ops.planning.lengths import read_shortlist
 from ops.precaching.profiles import map_subjects
 from ops.release import registry
@@ -29,8 +29,8 @@ from ops.release.lineage import find_changed_graders, read_question_keys
 from ops.release.mlflow_store import MODEL_NAME, RegisteredVersion
 from ops.results.table import reprice_rows
 from ops.retraining.decision import RetrainingEvidence, TrainingDecision, decide_training
+from ops.retraining.fine_tuning_start import get_champion_folder
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan_retraining
-from ops.retraining.start import get_champion_folder
 from ops.training.run.training_run import PLAN_FILE, RunPlan
 from ops.workers.pool import compare_pools
 

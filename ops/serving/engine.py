@@ -8,18 +8,18 @@ from contextlib import contextmanager
 
 from ops.config import Serving
 from ops.core.errors import PodiumError
-from ops.core.parts import check_parts
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import check_parts
 from ops.serving.answer import Answer
-from ops.serving.loaded import LoadedVersion
+from ops.serving.loaded_version import LoadedVersion
 from ops.serving.request import OnProgress, ServedRequest
 from ops.serving.request_options import RequestOptions
-from ops.spending.books import current_month
+from ops.spending.bookings import current_month
 from ops.spending.ledger import open_ledger
 from ops.store import open_cache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 
 LEDGER_PURPOSE = "serving"
 """The purpose under which the ledger books the calls of a server."""

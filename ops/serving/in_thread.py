@@ -13,7 +13,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer, Fallback
 from ops.serving.engine import ServingEngine
-from ops.serving.loaded import LoadedVersion, VersionFiles
+from ops.serving.loaded_version import LoadedVersion, VersionFiles
 from ops.serving.request_options import RequestOptions
 from ops.workflow.trace import StepTrace
 

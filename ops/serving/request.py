@@ -16,12 +16,12 @@ from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.serving.answer import Answer, Fallback, FallbackAction, Status, TimedCompletion, VoteResult
-from ops.serving.loaded import LoadedVersion
+from ops.serving.loaded_version import LoadedVersion
 from ops.serving.request_budget import RequestBudget, RequestBudgetExceededError
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
 from ops.workers.client import WorkerClient
+from ops.workflow.answer_rounds import Question, answer_questions
 from ops.workflow.grammar import ParseResult, Workflow
-from ops.workflow.play import Question, answer_questions
 from ops.workflow.team import Team
 from ops.workflow.trace import STEP_FAILURES, QuestionTrace, StepTrace, WorkflowTrace
 from ops.workflow.vote import Ballot

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ops.core.errors import OverBudget
 from ops.core.processes import ProcessId
 from ops.core.usage import Usage
-from ops.spending.books import LedgerReader, current_month
+from ops.spending.bookings import LedgerReader, current_month
 from ops.spending.ledger_store import LEDGER_URL, LedgerStore, SqlConnection
 
 _SETTLE = """
@@ -434,6 +434,6 @@ def open_ledger(path: Path) -> Ledger:
     url = os.environ.get(LEDGER_URL)
     if not url:
         return Ledger(path)
-    from ops.spending.shared import SharedLedgerStore
+    from ops.spending.postgres_ledger import SharedLedgerStore
 
     return Ledger(path, SharedLedgerStore(url))

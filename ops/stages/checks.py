@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ops.config import Setup, digest
-from ops.core.checked import read_json, set_aside_if_damaged, write_json
+from ops.core.checked_files import read_json, set_aside_if_damaged, write_json
 from ops.core.once import INCOMPLETE, Key, add_code_version, data_version, make_once
 from ops.core.processes import lock_files
 from ops.grading import find_available_isolation

@@ -18,9 +18,9 @@ from ops.evaluation.comparison import (
     question_keys,
     write_outcomes,
 )
-from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file
 from ops.evaluation.stored_baselines import list_baseline_stores
-from ops.precaching.stored import evaluation_folder
+from ops.evaluation.stored_scores import COLD_START, CONDUCTOR, list_solo_workers, score_file
+from ops.precaching.stored_profiles import evaluation_folder
 
 
 def compare_once(setup: Setup, policy: Path, base_policy: Path | None, *, force: bool = False) -> Comparison | None:

@@ -12,10 +12,10 @@ from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
-from ops.curation.card import Selection, render_data_card
+from ops.curation.data_card import Selection, render_data_card
 from ops.curation.selection import Shortlist, choose_mix, choose_shortlist
 from ops.curation.selector import SELECTORS, SelectionEvidence
-from ops.curation.signal import Tallies, count_agreements, read_responses, tally_responses
+from ops.curation.training_signal import Tallies, count_agreements, read_responses, tally_responses
 
 
 class TrainingMix(NamedTuple):

@@ -25,7 +25,7 @@ from ops.grading.grader import GRADERS
 from ops.grading.hidden_tests import are_hidden_tests_intact, hidden_tests_folder
 from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
-from ops.precaching.stored import Profiles, WorkerBenchmark
+from ops.precaching.stored_profiles import Profiles, WorkerBenchmark
 from ops.stages.curation import TrainingMix, materialize_mix, materialize_shortlist
 from ops.stages.profiles import materialize_profiles
 from ops.stages.raw_problems import RawProblems, materialize_raw, remove_other_files

@@ -12,15 +12,15 @@ from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, group_by_setup
+from ops.core.async_run import run_async
 from ops.core.once import Key, false_if_inputs_missing, is_made
 from ops.core.problem import Problem
 from ops.core.processes import lock_files
-from ops.core.running import run_async
 from ops.evaluation.method import Method, TrainingData
+from ops.evaluation.row_sorting import RowSorter
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import score_file, scores_key, with_execution_code
 from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores
+from ops.evaluation.stored_scores import score_file, scores_key, with_execution_code
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.release.tracing import TraceSample
 from ops.results.outcome_rows import OutcomeRow

@@ -10,7 +10,7 @@ from ops.config import Setup
 from ops.core.atomic import write_text
 from ops.core.errors import DataError
 from ops.precaching.profiles import find_best_worker, forecast_signal, profile_workers, score_oracle
-from ops.precaching.stored import Profiles
+from ops.precaching.stored_profiles import Profiles
 from ops.workers.pool import reprice_responses
 
 

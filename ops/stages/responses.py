@@ -14,15 +14,15 @@ from ops.benchmarks.graded import is_graded_by_current_graders, prepare_tables, 
 from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import Pool, Setup, group_by_setup
+from ops.core.async_run import run_async
 from ops.core.digests import DamagedFile
 from ops.core.errors import OverBudget
 from ops.core.once import Key, false_if_inputs_missing, is_made, read_key
 from ops.core.problem import Problem
 from ops.core.processes import lock_files
 from ops.core.response_rows import REMEDY, ResponseRow, load_responses, response_file
-from ops.core.running import run_async
 from ops.core.workspace import Workspace
-from ops.evaluation.stored import list_solo_workers
+from ops.evaluation.stored_scores import list_solo_workers
 from ops.grading.hidden_tests import check_hidden_tests
 from ops.planning.estimate import (
     CallEstimator,
@@ -35,7 +35,7 @@ from ops.planning.estimate import (
 from ops.planning.lengths import estimate_lengths
 from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.precache import precache_worker, write_responses
-from ops.precaching.stored import WorkerBenchmark, evaluation_folder, responses_key, with_grading_code
+from ops.precaching.stored_profiles import WorkerBenchmark, evaluation_folder, responses_key, with_grading_code
 from ops.spending.ledger import Ledger
 from ops.versioning import lock_dvc
 from ops.workers.client import CallCounts, WorkerClient

@@ -14,7 +14,7 @@ from ops.core.once import CODE, Key, make_once
 from ops.core.processes import lock_files
 from ops.core.workspace import Workspace
 from ops.evaluation.stored_studies import StudyInputs
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import reprice_by_benchmark, save_rows, scan_rows
 from ops.stages.restoring import restore_run

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
+from ops.core.request_batches import Batcher
 from ops.core.response import Response
-from ops.core.together import Batcher
 from ops.store.entries import CACHE_URL, Backend, Claim, Entry, Kind, decode_response
 from ops.store.sqlite_file import SqliteBackend
 

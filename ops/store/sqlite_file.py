@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ops.core.errors import format_count
-from ops.core.parts import EARLIER_STORES, STORE_VERSION
 from ops.core.sqlite import DamagedDatabaseError, SqliteFile, placeholders, split_into_batches
+from ops.core.workspace_parts import EARLIER_STORES, STORE_VERSION
 from ops.store.claims import LocalClaim, LocalClaims
 from ops.store.entries import (
     OPENING_CHARS,

@@ -6,7 +6,6 @@ outputs (`ops.stages`).
 
 from ops.core.installation import git_commit
 from ops.versioning.dvc import commit_stages, is_in_cache, lock_dvc, push_stages, read_stage_version
-from ops.versioning.plain import compute_revision, has_dvc, hash_stage_output
 from ops.versioning.settings import (
     get_settings_file,
     read_recorded_recipe,
@@ -14,6 +13,7 @@ from ops.versioning.settings import (
     select_data_settings,
     write_settings,
 )
+from ops.versioning.without_dvc import compute_revision, has_dvc, hash_stage_output
 
 __all__ = [
     "commit_stages",

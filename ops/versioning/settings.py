@@ -26,7 +26,7 @@ from ops.core.settings_files import read_yaml
 from ops.core.workspace import Workspace
 from ops.grading.version import grader_version
 from ops.versioning.dvc import commit_stages, is_in_cache, push_stages, read_stage_version
-from ops.versioning.plain import has_dvc, hash_stage_output
+from ops.versioning.without_dvc import has_dvc, hash_stage_output
 
 DATA_SECTIONS = ("name", "seed", "pool", "benchmarks", "curation", "precaching", "replay")
 """The sections of a recipe that change data."""

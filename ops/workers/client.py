@@ -17,7 +17,7 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 from ops.spending.ledger import Ledger
 from ops.store import ClaimLost, ResponseCache, cache_material
-from ops.workers.call import Account, Caller, CallRecorder, Request
+from ops.workers.live_call import Account, Caller, CallRecorder, Request
 from ops.workers.replies import clean_stored_response
 from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Turn
 from ops.workers.worker_handle import WorkerHandle, resolve_worker

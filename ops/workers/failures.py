@@ -30,9 +30,9 @@ from ops.core.messages import Message
 from ops.core.reply_text import replace_surrogates
 from ops.workers.litellm_private import custom_provider_error
 from ops.workers.network import find_network_fault
+from ops.workers.provider_messages import ProviderMessage, read_provider_message
 from ops.workers.providers import import_litellm
 from ops.workers.reply_body import ReplyBody
-from ops.workers.words import ProviderMessage, read_provider_message
 
 MAX_WAIT_S = 300.0
 """A provider's Retry-After is honoured up to this many seconds."""

@@ -12,8 +12,8 @@ import yaml
 from ops.config import Pool, Price, Worker, pool_file
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
+from ops.workers.pool_checks import find_unsent_settings
 from ops.workers.providers import find_price, import_litellm
-from ops.workers.unsent import find_unsent_settings
 
 _OMITTED_VALUES = {"temperature": None}
 """Settings with a default that some models refuse → the value that sends nothing."""

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.config import Pool, Worker
+from ops.core.async_run import run_async
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message, Namespace, Sample
-from ops.core.running import run_async
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
+from ops.workers.pool_checks import find_unsent_settings
 from ops.workers.providers import find_price, is_remote, max_prompt_tokens, request_settings
 from ops.workers.replies import explain_missing_text
-from ops.workers.unsent import find_unsent_settings
 
 QUESTION: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
 SHOWN_CHARS = 60

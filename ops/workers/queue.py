@@ -18,8 +18,8 @@ from typing import NamedTuple
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
 from ops.workers.breaker import CircuitBreaker
-from ops.workers.fleet import FleetLimits
-from ops.workers.machine import MachineLimits, RequestTimes
+from ops.workers.machine_limits import MachineLimits, RequestTimes
+from ops.workers.redis_limits import FleetLimits
 from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Turn
 
 RECOVERY_ROUNDS = 32

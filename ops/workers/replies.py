@@ -17,10 +17,10 @@ from ops.core.messages import Message
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, parse_reply_text, replace_surrogates
 from ops.core.response import Response
 from ops.core.usage import TOKEN_PARTS, Usage
-from ops.workers.claims import is_count, read_claimed_usage, read_service_tier
 from ops.workers.failures import TransientFailure
 from ops.workers.providers import import_litellm, max_prompt_tokens
 from ops.workers.reply_body import FinishMeaning, ReplyContent, interpret_finish_reason, parse_body
+from ops.workers.usage_claims import is_count, read_claimed_usage, read_service_tier
 
 LONGEST_TOKEN_CHARS = 128
 """No tokenizer in use has a longer token (runs of spaces are the longest)."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from ops.config import Price, Worker
 from ops.core.errors import ConfigError
-from ops.workers.fleet import LIMITS_URL, FleetLimits, open_fleet_limits
-from ops.workers.machine import MachineLimits, open_machine_limits
+from ops.workers.machine_limits import MachineLimits, open_machine_limits
 from ops.workers.providers import find_price, is_remote, request_settings
 from ops.workers.queue import WorkerQueue
+from ops.workers.redis_limits import LIMITS_URL, FleetLimits, open_fleet_limits
 from ops.workers.scheduling import CallDurations
 
 

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ops.workflow.literals import LIST_PATTERN, MAX_TOKENS, PATTERN_FLAGS, FormatFailure, Value, parse_list
-from ops.workflow.turn import find_turn_ends
+from ops.workflow.turn_end import find_turn_ends
 
 NAMES = ("model_id", "subtasks", "access_list")
 """The names of the three lists in the order of the prompt."""

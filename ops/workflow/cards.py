@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from ops.config import Settings
 from ops.core.errors import DataError
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 DOMAIN_WORDS = {"math": "mathematics", "mmlu": "multiple choice", "rlpr": "short answers", "code": "programming"}
 """The names of the domains in words, in the order in which a card lists them."""

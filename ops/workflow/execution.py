@@ -18,7 +18,7 @@ from ops.workers.litellm_private import fallback_tokenizer
 from ops.workers.replies import explain_missing_text
 from ops.workers.scheduling import CallDurations, Turn
 from ops.workflow.clock import Stopwatch
-from ops.workflow.controls import escape_control_tokens
+from ops.workflow.control_tokens import escape_control_tokens
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 from ops.workflow.trace import (

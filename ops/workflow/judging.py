@@ -13,7 +13,7 @@ from ops.core.problem import Grade, Problem
 from ops.grading import GRADERS, grade_many
 from ops.grading.grader import find_custom_grader
 from ops.workers.scheduling import Client
-from ops.workflow.controls import escape_control_tokens
+from ops.workflow.control_tokens import escape_control_tokens
 
 MAX_JUDGED_CHARACTERS = 50_000
 """The largest number of characters of an answer that a judge reads. A longer answer counts as wrong without a call."""

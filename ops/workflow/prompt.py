@@ -16,7 +16,7 @@ from ops.core.problem import Problem
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot, FewShotFile, FewShotStep, load_few_shots
 from ops.workflow.grammar import SOLVE_SUBTASK, OfferedWorkers, Step, Workflow, offered_ordinals
-from ops.workflow.turn import (
+from ops.workflow.turn_end import (
     COMPACT_OFFER_HEADING,
     EXAMPLE_HEADING,
     OFFER_HEADING,

@@ -9,7 +9,7 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 
 @click.group(
@@ -75,7 +75,7 @@ def list_(count: int, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from ops.alerts.notify import load_notices
-    from ops.core.parts import find_lost_alerts
+    from ops.core.workspace_parts import find_lost_alerts
 
     workspace = Workspace.find()
     entries = load_notices(workspace, count)

@@ -12,12 +12,12 @@ from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON, POOL
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 if TYPE_CHECKING:
     from ops.core.problem import Problem
     from ops.store import Backend
-    from ops.store.misses import CacheLookup
+    from ops.store.cache_misses import CacheLookup
 
 
 _KINDS = ("response", "completion", "verdict")
@@ -149,7 +149,7 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
     from ops.config import load_pool, pool_file
     from ops.precaching.precache import build_solo_messages
     from ops.store import open_cache
-    from ops.store.misses import explain_miss
+    from ops.store.cache_misses import explain_miss
 
     workspace = Workspace.find()
     chosen = load_pool(workspace.config, pool)
@@ -240,7 +240,7 @@ def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...
     is paid for again if a run needs it.
     """
     from ops.config import load_pool
-    from ops.core.parts import CACHE, accept_missing_parts
+    from ops.core.workspace_parts import CACHE, accept_missing_parts
     from ops.store import Kind, open_backend
     from ops.store.admin import prune_entries
 
@@ -273,7 +273,7 @@ def verify(repair: bool) -> None:
 
     The command reads each entry and compares it with its checksum.
     """
-    from ops.core.parts import CACHE, accept_missing_parts
+    from ops.core.workspace_parts import CACHE, accept_missing_parts
     from ops.store import open_backend
     from ops.store.admin import verify_entries
 

@@ -18,7 +18,7 @@ from pipelines.commands.options import (
     recipe_option,
     seed_option,
 )
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -136,7 +136,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     from ops.config import Setup
     from ops.core.progress import show_progress
     from ops.local_models.vllm_server import serve_pool
-    from ops.precaching.opening import open_client
+    from ops.precaching.client_setup import open_client
     from ops.stages.data import are_precached
     from ops.stages.responses import (
         estimate_responses,
@@ -145,7 +145,7 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
         remove_other_workers,
         shortlist_file,
     )
-    from pipelines.asking import confirm_spending
+    from pipelines.confirmation import confirm_spending
 
     setup = Setup.read(Workspace.find(), recipe)
     configure_grading(setup.recipe, setup.workspace.root, setup.workspace.cache)

@@ -10,12 +10,12 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ops.spending.books import SettledCall, SpendingSum
+    from ops.spending.bookings import SettledCall, SpendingSum
 
 _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 
@@ -37,11 +37,11 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
     purpose, by worker and by month. A call is lost if it was sent and no response arrived. It is counted at the highest
     price that it can have.
     """
-    from ops.core.parts import LEDGER, find_missing_parts
+    from ops.core.workspace_parts import LEDGER, find_missing_parts
     from ops.spending.ledger import open_ledger
     from ops.store import open_cache
-    from ops.workers.call import CallRecorder
-    from pipelines.commands.shown import make_console as shown
+    from ops.workers.live_call import CallRecorder
+    from pipelines.commands.output import make_console as shown
 
     workspace, console = Workspace.find(), shown()
     for missing in find_missing_parts(workspace, LEDGER):
@@ -90,7 +90,7 @@ def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
     """Return one table per run, with the run's name as title to keep the table narrow."""
     from datetime import UTC, datetime
 
-    from pipelines.commands.shown import make_table
+    from pipelines.commands.output import make_table
 
     rows: dict[str, list[tuple[str, ...]]] = {}
     for call in calls:
@@ -105,7 +105,7 @@ def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
 
 
 def _table(what: str, spent: Mapping[str, SpendingSum]) -> Table:
-    from pipelines.commands.shown import make_table
+    from pipelines.commands.output import make_table
 
     columns = {"calls": ",", "lost": ",", "prompt_tokens": ",", "completion_tokens": ",", "usd": ".4f"}
     if not any(sums.lost for sums in spent.values()):

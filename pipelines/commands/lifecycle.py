@@ -18,7 +18,7 @@ from pipelines.commands.options import (
     find_workspace_or_defaults,
     seed_option,
 )
-from pipelines.ending import exit_interrupted
+from pipelines.termination import exit_interrupted
 
 full_option = click.option(
     "--full", is_flag=True, help="Also show the scores of each benchmark and the most frequent workflows."

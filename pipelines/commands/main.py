@@ -10,9 +10,9 @@ import click
 from ops.core.errors import ConfigError, PodiumError
 from ops.core.installation import DISTRIBUTION
 from ops.core.workspace import Workspace
-from pipelines.commands.lazy import CommandError, LazyGroup
+from pipelines.commands.lazy_group import CommandError, LazyGroup
 from pipelines.environment_file import read_environment_file
-from pipelines.quiet import UNUSED_LIBRARIES, defer_garbage_collection
+from pipelines.startup import UNUSED_LIBRARIES, defer_garbage_collection
 
 HERE = "pipelines.commands"
 SECTIONS = {
@@ -80,7 +80,7 @@ def podium() -> None:
 
 def execute() -> None:
     """Run the command line of this process."""
-    from pipelines.ending import end_at_next_signal, record_signals
+    from pipelines.termination import end_at_next_signal, record_signals
 
     record_signals()
     try:

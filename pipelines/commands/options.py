@@ -11,10 +11,10 @@ from click.shell_completion import CompletionItem
 
 from ops.core.errors import PodiumError
 from ops.core.installation import resources_folder
-from ops.core.parts import ACCEPT_OPTION
 from ops.core.workspace import Workspace
-from pipelines.asking import record_agreement
+from ops.core.workspace_parts import ACCEPT_OPTION
 from pipelines.commands.help import Command
+from pipelines.confirmation import record_agreement
 
 EXIT_NOT_PROMOTED = 3
 """Exit code of a run whose challenger the gate did not promote."""

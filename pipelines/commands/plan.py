@@ -10,7 +10,7 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, add_recipe_argument, find_workspace_or_defaults
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 if TYPE_CHECKING:
     from ops.config import Setup
@@ -50,7 +50,7 @@ def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, a
     from ops.planning.plan_text import format_plan, list_figures
     from ops.planning.recipe_plan import make_plan
     from ops.planning.requirements import find_missing
-    from pipelines.commands.shown import wrap_text
+    from pipelines.commands.output import wrap_text
 
     configure_grading(setup.recipe, setup.workspace.root)
     made = make_plan(setup, detect_machine(setup.workspace, gpus))
@@ -89,7 +89,7 @@ def forecast(recipe: str, as_json: bool) -> None:
         list_warnings,
         make_forecast,
     )
-    from pipelines.commands.shown import make_console, make_table, wrap_text
+    from pipelines.commands.output import make_console, make_table, wrap_text
 
     made, last = make_forecast(Setup.read(Workspace.find(), recipe))
     if as_json:

@@ -9,10 +9,10 @@ import click
 
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from pipelines.asking import check_workspace, confirm
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON, POOL, add_yes_option, dry_run_option, find_workspace_or_defaults
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
+from pipelines.confirmation import check_workspace, confirm
 
 if TYPE_CHECKING:
     from ops.config import Pool, Price
@@ -47,7 +47,7 @@ def pools() -> None:
 def list_pools(as_json: bool) -> None:
     """List the pools and the API keys that are missing."""
     from ops.config import load_pool
-    from pipelines.commands.shown import make_console, make_table
+    from pipelines.commands.output import make_console, make_table
 
     config = find_workspace_or_defaults().config
     every = {file.stem: load_pool(config, file.stem) for file in sorted((config / "pools").glob("*.yaml"))}
@@ -84,8 +84,8 @@ def show(pool: str, as_json: bool) -> None:
     from ops.config import load_pool, pool_file
     from ops.config.base import key_problem
     from ops.workers.pool import build_pool_table
-    from ops.workers.unsent import find_unsent_settings
-    from pipelines.commands.shown import has_room_for, make_console, make_table
+    from ops.workers.pool_checks import find_unsent_settings
+    from pipelines.commands.output import has_room_for, make_console, make_table
 
     config = find_workspace_or_defaults().config
     chosen = load_pool(config, pool)
@@ -267,7 +267,7 @@ def serve(pool: str) -> None:
     """
     from ops.config import load_pool, pool_file
     from ops.local_models.vllm_server import is_up, serve_pool
-    from pipelines.ending import raise_on_sigterm
+    from pipelines.termination import raise_on_sigterm
 
     raise_on_sigterm()
     workspace = Workspace.find()

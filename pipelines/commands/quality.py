@@ -81,10 +81,10 @@ def measure_judges(
     """
     from ops.local_models.vllm_server import serve_pool
     from ops.planning.estimate import VERDICT, CallEstimator, PlannedCall, add_costs, estimate_calls
-    from ops.precaching.opening import open_client
+    from ops.precaching.client_setup import open_client
     from ops.quality.agreement import measure_agreement, save_agreement
     from ops.workflow.judging import build_judge_request
-    from pipelines.asking import confirm_spending
+    from pipelines.confirmation import confirm_spending
 
     setup = _load_setup(workspace, recipe_file)
     if not setup.recipe.judges:

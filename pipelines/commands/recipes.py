@@ -13,7 +13,7 @@ from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON, RECIPE, find_workspace_or_defaults
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 
 @click.group(
@@ -41,7 +41,7 @@ def recipes() -> None:
 def list_recipes(as_json: bool) -> None:
     """List the recipes with their pools, policies and budgets."""
     from ops.config import load_recipe
-    from pipelines.commands.shown import make_console, make_table
+    from pipelines.commands.output import make_console, make_table
 
     config = find_workspace_or_defaults().config
     facts = []
@@ -135,8 +135,8 @@ def _list_config_files(workspace: Workspace) -> Iterator[tuple[Path, Callable[[]
     from ops.config import Setup, load_alerts, load_deepspeed, load_gate, load_pool, load_retraining, load_serving
     from ops.config import load_settings as load_file
     from ops.config.studies import load_studies
-    from ops.planning.shape import MODELS_FILE, ModelShapes
-    from ops.workers.unsent import find_unsent_settings
+    from ops.planning.model_shape import MODELS_FILE, ModelShapes
+    from ops.workers.pool_checks import find_unsent_settings
 
     config = workspace.config
 

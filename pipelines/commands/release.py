@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.asking import begin_missing_parts_if_accepted, confirm
 from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, accept_missing_option
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
+from pipelines.confirmation import begin_missing_parts_if_accepted, confirm
 
 if TYPE_CHECKING:
     from ops.release.mlflow_store import RegisteredVersion
@@ -137,7 +137,7 @@ def verdict(version: str | None, as_json: bool) -> None:
     """
     from ops.release import registry
     from pipelines.commands.options import EXIT_NOT_PROMOTED
-    from pipelines.commands.shown import make_console, make_table
+    from pipelines.commands.output import make_console, make_table
 
     workspace = Workspace.find()
     known = registry.get_version(workspace, version) if version else registry.get_latest_version(workspace)
@@ -193,7 +193,7 @@ def serve(host: str, port: int, pool: str | None) -> None:
     """
     from ops.config import load_serving
     from ops.release.champion import serve_champion
-    from pipelines.quiet import restore_garbage_collection, silence_tools
+    from pipelines.startup import restore_garbage_collection, silence_tools
 
     silence_tools()
     workspace = Workspace.find()

@@ -7,8 +7,8 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, add_recipe_argument, add_yes_option, dry_run_option, seed_option
-from pipelines.commands.shown import print_json
-from pipelines.ending import exit_interrupted
+from pipelines.commands.output import print_json
+from pipelines.termination import exit_interrupted
 
 
 @click.command(
@@ -27,7 +27,7 @@ def report(recipe: str, seed: int | None) -> None:
     not been measured yet, the report names the command that measures it. The page is written into .podium/reports and
     attached to the versions of this Conductor in MLflow.
     """
-    from pipelines.quiet import silence_tools
+    from pipelines.startup import silence_tools
 
     silence_tools()
     from pipelines.reproduction import write_report
@@ -51,7 +51,7 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
     The command runs the recipe reproduction in the synthetic environment, the studies that belong to it, and its
     report. It writes the tables next to the report, into .podium/reports. Finished work is reused.
     """
-    from pipelines.quiet import silence_tools
+    from pipelines.startup import silence_tools
 
     silence_tools()
     from pipelines.reproduction import RECIPE, reproduce
@@ -83,7 +83,7 @@ def baselines(as_json: bool) -> None:
 
     The table shows for each baseline what it does, how many calls a question takes, and the paper that it comes from.
     """
-    from pipelines.quiet import silence_tools
+    from pipelines.startup import silence_tools
 
     silence_tools()
     from pipelines.baselines import list_baseline_facts, make_baseline_table

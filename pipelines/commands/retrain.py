@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from ops.core.workspace import Workspace
-from pipelines.asking import check_workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, EXIT_NOT_PROMOTED, add_yes_option, dry_run_option
-from pipelines.ending import exit_interrupted
+from pipelines.confirmation import check_workspace
+from pipelines.termination import exit_interrupted
 
 
 @click.command(
@@ -30,14 +30,14 @@ def retrain(dry_run: bool, yes: bool, as_json: bool) -> None:
     Dagster sensor pool_changed does the same without a person, up to the sum in config/retraining.yaml. With --json
     the command prints what --dry-run shows, and does nothing else.
     """
-    from pipelines.retraining import by_hand
+    from pipelines.retraining import manual
 
     if dry_run or as_json:
-        by_hand.print_change(Workspace.find(), as_json)
+        manual.print_change(Workspace.find(), as_json)
         return
     check_workspace(Workspace.find())
     try:
-        kept_back = by_hand.retrain_champion(Workspace.find(), yes)
+        kept_back = manual.retrain_champion(Workspace.find(), yes)
     except KeyboardInterrupt:
         exit_interrupted()
     if kept_back:
@@ -61,10 +61,10 @@ def drift(dry_run: bool, yes: bool) -> None:
     revision of this model into config/revisions.yaml. From then on its old responses are ignored, and `podium retrain`
     adapts the champion.
     """
-    from pipelines.retraining import by_hand
+    from pipelines.retraining import manual
 
     if dry_run:
-        by_hand.print_drift_cost(Workspace.find())
+        manual.print_drift_cost(Workspace.find())
         return
     check_workspace(Workspace.find())
-    by_hand.detect_drift(Workspace.find(), yes)
+    manual.detect_drift(Workspace.find(), yes)

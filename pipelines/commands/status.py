@@ -10,7 +10,7 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command, OrderedGroup
 from pipelines.commands.options import AS_JSON
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -34,9 +34,9 @@ def status(as_json: bool) -> None:
     has not promoted it.
     """
     from ops.alerts.notify import load_notices
-    from ops.core.parts import REGISTRY, find_lost_alerts, find_missing_parts
+    from ops.core.workspace_parts import REGISTRY, find_lost_alerts, find_missing_parts
     from ops.release import registry
-    from ops.spending.books import current_month
+    from ops.spending.bookings import current_month
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
@@ -114,7 +114,7 @@ def list_runs(count: int, as_json: bool) -> None:
 
     Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
-    from pipelines.commands.shown import make_console, make_table
+    from pipelines.commands.output import make_console, make_table
 
     found = _list_runs(Workspace.find(), count)
     if as_json:
@@ -134,7 +134,7 @@ def _list_runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:
     """The newest runs that Dagster knows; none where nothing was run yet."""
     if not workspace.dagster_home.is_dir():
         return []
-    from pipelines.home import open_instance, prepare_home
+    from pipelines.dagster_home import open_instance, prepare_home
 
     prepare_home(workspace)
     with open_instance(workspace) as instance:

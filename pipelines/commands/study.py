@@ -9,7 +9,7 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import AS_JSON, SEED, add_yes_option, dry_run_option
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
 
 
 @click.command(
@@ -69,7 +69,7 @@ def study(
         width = max(map(len, known), default=0)
         click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
         return
-    from pipelines.quiet import silence_tools
+    from pipelines.startup import silence_tools
 
     silence_tools()
     from ops.core.documents import replace_marked_text

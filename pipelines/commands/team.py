@@ -55,7 +55,7 @@ def setup(gpu: int) -> None:
     from ops.release.mlflow_store import check_stores_all_characters
     from ops.spending.ledger import open_ledger
     from ops.spending.ledger_store import LEDGER_URL
-    from pipelines.home import open_instance, prepare_home
+    from pipelines.dagster_home import open_instance, prepare_home
 
     workspace = _open_workspace()
     for variable in (_DATABASE, LEDGER_URL):
@@ -93,8 +93,8 @@ def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> 
     The command puts the run into the queue, from which Dagster's daemon starts it. Dagster's web interface shows it
     under Runs.
     """
-    from pipelines.asking import confirm_run
-    from pipelines.home import open_instance, prepare_home
+    from pipelines.confirmation import confirm_run
+    from pipelines.dagster_home import open_instance, prepare_home
     from pipelines.run import NEEDS_OF_JOB, take_snapshot
 
     workspace = _open_workspace()

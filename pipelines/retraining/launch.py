@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets.change import CHANGE_TAG, PendingChange
+from assets.pool_change import CHANGE_TAG, PendingChange
 from ops.alerts import notify
 from ops.alerts.catalogue import PLAN_WAITS
 from ops.alerts.notify import is_recorded
 from ops.config import Setup
 from ops.core.workspace import Workspace
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.retraining.estimate import Estimate, estimate_drift, estimate_plan
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.workers.client import WorkerClient
 
 POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"

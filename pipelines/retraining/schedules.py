@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets.change import NoChampionError, find_pending_change
+from assets.pool_change import NoChampionError, find_pending_change
 from assets.resources import RETRAINING_JOB, RunResource
 from ops.retraining.champion import load_champion
 from pipelines.lifecycle import describe_unfinished_run

@@ -12,7 +12,7 @@ from typing import Self
 
 import dagster as dg
 
-from assets.change import NoChampionError, find_pending_change
+from assets.pool_change import NoChampionError, find_pending_change
 from assets.resources import RunResource
 from ops.alerts import notify
 from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES

@@ -20,8 +20,8 @@ from ops.evaluation.baseline import SoloResponses, collect_scores
 from ops.evaluation.stored_baselines import TrainingAnswers, make_score_reader
 from ops.planning.estimate import Range
 from ops.planning.lengths import read_shortlist
-from ops.planning.stored import compute_remaining
-from ops.precaching.opening import open_client
+from ops.planning.stored_results import compute_remaining
+from ops.precaching.client_setup import open_client
 from ops.results.leaderboard import Leaderboard, TableData, format_accuracy
 from ops.results.summary import Summary, average_by_question, mean_per_answer
 from ops.results.table import Rows
@@ -29,11 +29,11 @@ from ops.retraining.estimate import estimate_stages
 from ops.stages.evaluation import score_baselines
 from ops.stages.responses import answer_evaluation_questions
 from ops.workers.pool import reprice_responses
-from pipelines.asking import confirm_spending, show_spending
-from pipelines.commands.lazy import CommandError
+from pipelines.commands.lazy_group import CommandError
 from pipelines.commands.options import RECIPE, add_yes_option, dry_run_option, seed_option
+from pipelines.confirmation import confirm_spending, show_spending
 from pipelines.environment_file import read_environment_file
-from pipelines.quiet import silence_tools
+from pipelines.startup import silence_tools
 
 MARK = "<!-- made by `python -m tests.bench.baselines reproduction` -->"
 

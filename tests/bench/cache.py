@@ -30,8 +30,8 @@ from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.store.entries import Entry
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from tests.bench.row import Row, sized
 
 ASKED = sized(1600, 50)
@@ -171,7 +171,7 @@ def _materialize(workspace: Workspace) -> Table:
     from ops.benchmarks.problem_files import write_problems
     from ops.benchmarks.registry import training_benchmarks
     from ops.grading import configure, grade
-    from ops.precaching.opening import open_client
+    from ops.precaching.client_setup import open_client
     from ops.stages.responses import materialize_responses
     from ops.synthetic.problems import generate_problems
 

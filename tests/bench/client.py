@@ -16,15 +16,15 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ops.config import Worker, load_pool
+from ops.core.async_run import run_async
 from ops.core.messages import Message
-from ops.core.running import run_async
 from ops.core.workspace import Workspace
 from ops.precaching.precache import precache_worker
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.synthetic.problems import generate_problems
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from ops.workers.providers import import_litellm, is_remote, request_settings
 from tests.bench.fast_worker import fast_worker
 from tests.bench.row import Row, sized

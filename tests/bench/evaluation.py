@@ -30,15 +30,15 @@ from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.registry import PROVIDERS, Provider
 from ops.core.workspace import Workspace
+from ops.evaluation.row_sorting import RowSorter
 from ops.evaluation.runner import evaluate
-from ops.evaluation.sorting import RowSorter
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import concatenate_rows, iterate_rows, reprice_rows, scan_rows
 from ops.spending.ledger import Ledger
 from ops.store import Kind, ResponseCache, open_backend
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
 from tests.bench.curation import peak_gib

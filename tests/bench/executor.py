@@ -23,8 +23,8 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from ops.workers.queue import WorkerQueue
 from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Client, Turn
 from ops.workflow.execution import build_worker_messages, execute_workflow

@@ -15,8 +15,8 @@ from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from tests.bench.row import Row, sized
 from tests.faults.remote import FaultServer
 from tests.faults.server import RETRY_AFTER_S

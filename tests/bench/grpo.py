@@ -107,7 +107,7 @@ def _curve(plan: Any, folder: Path, **grpo: Any) -> list[dict[str, Any]]:
 
 def _slow(latency: float) -> Any:
     """Return a context in which workers take `latency` seconds."""
-    from ops.precaching.opening import open_client
+    from ops.precaching.client_setup import open_client
     from ops.training.grpo import trainer
 
     return patch.object(trainer, "open_client", lambda *given: Slow(open_client(*given), latency))

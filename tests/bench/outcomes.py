@@ -23,13 +23,13 @@ from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.curation.signal import estimate_group_signals
+from ops.curation.training_signal import estimate_group_signals
 from ops.precaching.precache import precache_worker
 from ops.precaching.profiles import find_best_worker, profile_workers, score_oracle, tally_responses
 from ops.precaching.replay import RecordedResponses, ReplayClient
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.workers.call import Account
+from ops.workers.live_call import Account
 from tests.bench.real_data import json_lines
 from tests.loading import sound_problems
 

@@ -26,7 +26,7 @@ from ops.core.errors import PodiumError
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.results.leaderboard import Leaderboard, format_accuracy
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.statistics import estimate_mean

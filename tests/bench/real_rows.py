@@ -26,7 +26,7 @@ from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.local_models.vllm_server import serve_pool
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.precaching.precache import precache_worker
 from ops.quality.gold import grade_gold
 from ops.results.leaderboard import format_accuracy

@@ -29,7 +29,7 @@ from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_mark
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.release.champion import open_registered_versions
-from ops.serving.loaded import LoadedVersion
+from ops.serving.loaded_version import LoadedVersion
 from ops.serving.request_options import RequestOptions, make_problem
 from ops.serving.scope import PASSING_SHARE, WORD_PATTERN, TrainingScope, hash_word_pairs, is_calibration_question
 from tests.bench.real_data import ROWS, json_lines

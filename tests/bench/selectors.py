@@ -28,7 +28,7 @@ from ops.core.problem import Problem
 from ops.core.workspace import Workspace
 from ops.curation.selection import choose_in_domain
 from ops.curation.selector import SelectionEvidence
-from ops.curation.signal import JEFFREYS_PRIOR, Tallies, Tally, estimate_group_signals
+from ops.curation.training_signal import JEFFREYS_PRIOR, Tallies, Tally, estimate_group_signals
 from tests.bench.real_data import json_lines
 from tests.bench.row import sized
 

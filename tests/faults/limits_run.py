@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ops.config import Worker
-from ops.core.running import run_async
+from ops.core.async_run import run_async
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from tests.faults.remote import remote_worker, user
 
 WARM_UP = "LiteLLM's first call takes its time"

@@ -13,8 +13,8 @@ from ops.core.problem import Problem
 from ops.precaching.precache import precache_worker, write_responses
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from ops.core.messages import Message
 from ops.core.response import Response
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from tests.faults.server import COMPLETION_TOKENS, PROMPT_TOKENS
 
 PRICE = {"input": 1.0, "output": 2.0}

@@ -12,8 +12,8 @@ import pytest
 from assets.resources import RunResource, offer_recipes
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
+from pipelines.dagster_home import prepare_home
 from pipelines.dev import make_code_location_arguments
-from pipelines.home import prepare_home
 
 QUERY = (
     "{workspaceOrError {... on Workspace {locationEntries {name locationOrLoadError "

@@ -19,9 +19,9 @@ from assets.resources import RunResource
 from ops.core.workspace import Workspace
 from ops.release import aliases, registry
 from ops.stages.release import roll_back
+from pipelines.dagster_home import make_process_tags, prepare_home
 from pipelines.definitions import make_definitions
 from pipelines.dev import make_code_location_arguments
-from pipelines.home import make_process_tags, prepare_home
 from pipelines.release import make_release_jobs
 from pipelines.run_queue import UNQUEUED_JOBS
 from tests.releases import YES, version

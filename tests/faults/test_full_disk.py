@@ -28,7 +28,7 @@ from ops.release import aliases, registry
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.synthetic import plugin
-from ops.workers.call import CallRecorder
+from ops.workers.live_call import CallRecorder
 from tests import needs
 from tests.faults.clients import server as server
 from tests.faults.remote import PAID_USD, PRICE, FaultServer, client_in, remote_worker, user

@@ -14,9 +14,9 @@ from ops.conductor.rollout import Rollout, execute_rollouts
 from ops.config import Prompting, Worker
 from ops.core.errors import AccountError, ConfigError, PodiumError, RequestRejected
 from ops.store import cache_key
-from ops.workers.call import MAX_CONSECUTIVE_REJECTIONS
 from ops.workers.client import WorkerClient
 from ops.workers.failures import MAX_WAIT_S, UNREADABLE_WAIT_S, parse_retry_after
+from ops.workers.live_call import MAX_CONSECUTIVE_REJECTIONS
 from ops.workflow.execution import execute_workflow, rebuild_messages
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team

@@ -23,7 +23,7 @@ from ops.release.lineage import ReleaseRefusedError
 from ops.release.lock import LOCK_MODEL, ChampionLockedError, lock_champion
 from ops.release.mlflow_store import RegistryError, check_stores_all_characters, connect
 from ops.release.promotion import NO_CHAMPION
-from ops.retraining.start import get_champion_folder
+from ops.retraining.fine_tuning_start import get_champion_folder
 from tests.faults.processes import begin, outcomes, running
 from tests.releases import POLICY, YES, checkout, empty_store, version
 from tests.team.servers import Mlflow, free_port

@@ -21,7 +21,7 @@ import pytest
 
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
-from ops.spending.books import SpendingSum
+from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import Ledger, OutgoingCall
 from ops.store import cache_key
 from tests.faults.clients import MakeClient

@@ -13,7 +13,7 @@ import pytest
 from ops.core import code_version
 from ops.core.workspace import Workspace
 from ops.grading import version
-from pipelines.home import prepare_home
+from pipelines.dagster_home import prepare_home
 
 
 @pytest.fixture(autouse=True, scope="module")

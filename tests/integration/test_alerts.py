@@ -16,10 +16,10 @@ from ops.alerts.notify import Notice, load_notices
 from ops.core.errors import OverBudget, PodiumError
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.training.run.ending import INVALID_FIRST_STEP
+from ops.training.run.failure_reasons import INVALID_FIRST_STEP
 from pipelines.alerts import fail_orphaned_runs_and_alert, find_command_to_continue, make_failure_sensor
+from pipelines.dagster_home import PROCESS_TAG, find_process
 from pipelines.definitions import make_definitions
-from pipelines.home import PROCESS_TAG, find_process
 from pipelines.run import run_job
 from tests.command import PODIUM, start_run
 from tests.integration.checkouts import configure

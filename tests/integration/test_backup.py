@@ -22,12 +22,12 @@ from click.testing import CliRunner
 from ops.config import Setup, dump_settings
 from ops.core.backup import create_backup, restore_backup
 from ops.core.errors import DataError
-from ops.core.parts import PARTS, check_parts, count_rows, find_missing_parts
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import PARTS, check_parts, count_rows, find_missing_parts
 from ops.release import mlflow_store
-from ops.spending.books import SpendingSum
+from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import Bill, Ledger, OutgoingCall
 from ops.store import ResponseCache
 from pipelines.commands.main import podium

@@ -28,7 +28,7 @@ from ops.config import Pool, Serving, Setup
 from ops.core.workspace import Workspace
 from ops.serving.http.access import AccessControl
 from ops.serving.http.server import ServingApp
-from ops.serving.loaded import LoadedVersion
+from ops.serving.loaded_version import LoadedVersion
 from ops.training.cold_start.base_policy import make_base_policy
 from ops.workers.providers import import_litellm
 from tests.faults.clients import server as server

@@ -26,7 +26,7 @@ from ops.release.mlflow_store import MODEL_NAME, PREVIOUS, RegistryError, connec
 from ops.release.promotion import NO_CHAMPION, override_decision
 from ops.results.leaderboard import Leaderboard
 from ops.stages.release import promote_manually, roll_back
-from pipelines.home import prepare_home
+from pipelines.dagster_home import prepare_home
 from pipelines.release import make_release_jobs
 from tests.command import podium
 from tests.releases import NO, POLICY, YES, checkout, model_folder, scored, shared_store, version

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from dagster._cli import create_dagster_cli  # Dagster has no public way to do this
 
 from ops.core.workspace import Workspace
+from pipelines.dagster_home import make_process_tags
 from pipelines.dev import make_code_location_arguments
-from pipelines.home import make_process_tags
 from tests.integration.checkouts import metadata
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("instance")]

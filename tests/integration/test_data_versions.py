@@ -20,7 +20,7 @@ from assets.last_result import UNCHANGED
 from assets.resources import RunResource
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import find_program
-from pipelines.home import prepare_home
+from pipelines.dagster_home import prepare_home
 from tests.command import script
 from tests.integration import checkouts
 from tests.integration.checkouts import UNTRAINED, changed, configure, sizes

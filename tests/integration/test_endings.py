@@ -23,7 +23,7 @@ from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
 from ops.versioning import git_commit
 from ops.versioning.dvc import commit_stages
-from pipelines import ending
+from pipelines import termination
 from tests.command import PODIUM, default_signals, podium, start_run
 
 ROOT = Path(__file__).parents[2]
@@ -120,13 +120,13 @@ def test_a_ledger_that_another_process_holds_is_one_line(
     (sqlite3.OperationalError("database or disk is full"), r".*\.podium/\*\.db: database or disk is full\. Make room"),
 ])  # fmt: skip
 def test_an_error_of_the_machine_is_one_line(error: Exception, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = ending.explain_error(error)
+    said = termination.explain_error(error)
     assert said is not None and re.match(line, said)
     wrapped = RuntimeError("while writing")
     wrapped.__cause__ = error
-    assert ending.explain_error(wrapped) == said
-    monkeypatch.setenv(ending.TRACEBACK_VARIABLE, "1")
-    assert ending.explain_error(error) is None
+    assert termination.explain_error(wrapped) == said
+    monkeypatch.setenv(termination.TRACEBACK_VARIABLE, "1")
+    assert termination.explain_error(error) is None
 
 
 def of_sqlalchemy(file: Path) -> None:
@@ -162,13 +162,13 @@ def test_the_database_of_a_library_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """SQLite names no file; there are four databases in a workspace."""
-    monkeypatch.setattr(ending, "_OWN_PACKAGES", (__name__,))
+    monkeypatch.setattr(termination, "_OWN_PACKAGES", (__name__,))
     file = workspace.state / "mlflow" / "mlflow.db"
     file.parent.mkdir(parents=True)
     spoil(file)
     with pytest.raises(Exception) as raised:
         use(file)
-    line = ending.explain_error(raised.value)
+    line = termination.explain_error(raised.value)
     assert line is not None and line.startswith(f"{file}: {said}"), line
 
 
@@ -177,11 +177,11 @@ def test_an_error_without_a_name_is_about_the_file_in_use(tmp_path: Path, monkey
         assert file.name
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(ending, "_OWN_PACKAGES", (__name__,))
+    monkeypatch.setattr(termination, "_OWN_PACKAGES", (__name__,))
     with pytest.raises(PermissionError) as raised:
         refuse(tmp_path / "scores.parquet")
     said = f"{tmp_path / 'scores.parquet'}: Permission denied. Give this user the permission"
-    assert ending.explain_error(raised.value) == said
+    assert termination.explain_error(raised.value) == said
 
 
 def test_what_podium_says_goes_before_what_caused_it() -> None:
@@ -189,7 +189,7 @@ def test_what_podium_says_goes_before_what_caused_it() -> None:
     known.__cause__ = sqlite3.DatabaseError("database disk image is malformed")
     around = RuntimeError("Error executing resource_fn on ResourceDefinition podium")
     around.__cause__ = known
-    assert ending.explain_error(around) == "ledger.sqlite: is damaged. Restore it"
+    assert termination.explain_error(around) == "ledger.sqlite: is damaged. Restore it"
 
 
 @pytest.mark.parametrize("error", [
@@ -197,7 +197,7 @@ def test_what_podium_says_goes_before_what_caused_it() -> None:
     OSError("no number"), AssertionError(),
 ], ids=repr)  # fmt: skip
 def test_a_defect_keeps_its_traceback(error: Exception) -> None:
-    assert ending.explain_error(error) is None
+    assert termination.explain_error(error) is None
 
 
 def program(*arguments: object, cwd: Path = ROOT, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -275,7 +275,7 @@ def test_a_signal_during_imports_ends_without_a_traceback(imports: int, number: 
 
 IN_A_DESTRUCTOR = """\
 import contextlib, os, signal, sys, time
-from pipelines.ending import get_signal_exit_code, record_signals
+from pipelines.termination import get_signal_exit_code, record_signals
 from dagster._core.errors import DagsterExecutionInterruptedError, raise_execution_interrupts
 class Destroyed:
     def __del__(self):
@@ -301,18 +301,18 @@ def test_a_signal_in_a_destructor_is_not_lost(number: signal.Signals, where: str
 
 
 def test_errors_that_came_of_each_other_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ending.TRACEBACK_VARIABLE, raising=False)
+    monkeypatch.delenv(termination.TRACEBACK_VARIABLE, raising=False)
     first, second = RuntimeError("first"), OSError(28, "No space left on device", "file")
     first.__context__, second.__context__ = second, first
-    assert str(ending.explain_error(first)).startswith("file: No space left on device. ")
+    assert str(termination.explain_error(first)).startswith("file: No space left on device. ")
     first.__context__ = first
-    assert ending.explain_error(first) is None
+    assert termination.explain_error(first) is None
 
 
 AT_THE_END_OF_A_RUN = """\
 import logging, os, signal, sys
 import dagster as dg
-from pipelines.ending import get_signal_exit_code, record_signals
+from pipelines.termination import get_signal_exit_code, record_signals
 from pipelines.launching import execute_in_process
 
 class AtTheEnd(logging.Handler):

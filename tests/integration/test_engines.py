@@ -13,7 +13,7 @@ import pytest
 
 from ops.core.installation import resources_folder
 from ops.planning.memory import GIB, PROCESS_GIB, TrainingEngine, Workload, estimate_memory
-from ops.planning.shape import ModelShape
+from ops.planning.model_shape import ModelShape
 from tests.team.servers import free_port
 from tests.unit.training.tiny import compiled
 

@@ -18,12 +18,12 @@ from ops.core.installation import resources_folder
 from ops.core.problem import Grade, Problem
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
-from ops.evaluation.sorting import RowSorter
-from ops.evaluation.stored import CONDUCTOR, read_policy_scores, read_solo_responses, score_file
+from ops.evaluation.row_sorting import RowSorter
 from ops.evaluation.stored_baselines import list_baseline_stores, read_training_responses
+from ops.evaluation.stored_scores import CONDUCTOR, read_policy_scores, read_solo_responses, score_file
 from ops.grading import GRADERS
-from ops.planning.stored import compute_remaining
-from ops.precaching.opening import open_client
+from ops.planning.stored_results import compute_remaining
+from ops.precaching.client_setup import open_client
 from ops.results.table import concatenate_rows, iterate_records
 from ops.stages.curation import materialize_mix
 from ops.stages.evaluation import score_baselines, score_policy

@@ -33,12 +33,12 @@ from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
 from ops.release import registry
 from ops.release.champion import open_registered_versions
-from ops.serving.strengths import WorkerStrengths
+from ops.serving.worker_strengths import WorkerStrengths
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
 from ops.training.run.training_run import RESULT_FILE, RunResult
+from pipelines.dagster_home import prepare_home
 from pipelines.definitions import make_definitions
-from pipelines.home import prepare_home
 from pipelines.lifecycle import JOBS
 from tests.command import podium, start_run
 from tests.integration.checkouts import LENIENT, SHORT, TRAINED, changed, command, configure, metadata, sizes

@@ -11,10 +11,10 @@ import yaml
 
 from ops.config import Setup
 from ops.evaluation.arms import Findings
-from ops.evaluation.stored import CONDUCTOR
+from ops.evaluation.stored_scores import CONDUCTOR
 from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.results.leaderboard import TableData
 from ops.stages.data import are_precached, load_raw_once, make_mix_once, make_profiles_once, make_shortlist_once
 from ops.stages.evaluation import are_baselines_scored, is_policy_scored

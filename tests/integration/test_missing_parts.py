@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from ops.config import load_serving
 from ops.core.errors import PodiumError
-from ops.core.parts import ACCEPT_OPTION, accept_missing_parts, check_parts
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import ACCEPT_OPTION, accept_missing_parts, check_parts
 from ops.serving.engine import ServingEngine
 from pipelines.commands.main import podium
 from tests.unit.core.test_parts import DAMAGES, empty, logs_of, pay, register, remove

@@ -56,7 +56,7 @@ def longest(offered, places, evidence):
 '''
 BASELINE = '''
 """The worker that answers for least."""
-from ops.evaluation.stored import select_worker_rows
+from ops.evaluation.stored_scores import select_worker_rows
 from ops.evaluation.baseline import BaselineScores, computed_baseline
 from ops.results.summary import summarize
 
@@ -118,7 +118,7 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.grading import grade, worker_prompt
 from ops.core.response_rows import ResponseRow
-from ops.evaluation.stored import select_worker_rows
+from ops.evaluation.stored_scores import select_worker_rows
 from ops.evaluation.baseline import BASELINES, SoloResponses, collect_scores
 from ops.evaluation.study import STUDIES
 from ops.results.leaderboard import Leaderboard, build_leaderboard, build_tables
@@ -127,7 +127,7 @@ from ops.stages.raw_problems import materialize_raw
 from ops.training.rewards.reward import build_reward_function
 from ops.store import ResponseCache
 from ops.spending.ledger import Ledger
-from ops.workers.call import Account
+from ops.workers.live_call import Account
 from ops.workers.client import WorkerClient
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team

@@ -23,7 +23,7 @@ from ops.core.workspace import Workspace
 from ops.planning.estimate import Cost
 from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
-from ops.precaching.stored import evaluation_folder
+from ops.precaching.stored_profiles import evaluation_folder
 from ops.release import registry
 from ops.results.table import iterate_records, load_rows, response_rows_as_scores
 from ops.synthetic.problems import generate_problems

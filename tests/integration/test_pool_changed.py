@@ -24,8 +24,8 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
-from assets.change import CHANGE_TAG, HANDLING_JOBS, PendingChange, find_pending_change
 from assets.opponents import find_base_policy
+from assets.pool_change import CHANGE_TAG, HANDLING_JOBS, PendingChange, find_pending_change
 from assets.resources import RETRAINING_JOB, SNAPSHOT_TAG, RunResource
 from ops.alerts.notify import load_notices
 from ops.benchmarks.problem_files import read_evaluation_questions, read_problems
@@ -34,7 +34,7 @@ from ops.core.atomic import write_text
 from ops.core.response_rows import response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.comparison import Comparison
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
+from ops.evaluation.stored_scores import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.planning.estimate import Range
 from ops.precaching.precache import write_responses
 from ops.release import aliases
@@ -49,8 +49,8 @@ from ops.spending.ledger import Ledger
 from ops.training.run.training_run import PLAN_FILE, RunPlan
 from pipelines.definitions import make_definitions
 from pipelines.lifecycle import make_retraining_job
-from pipelines.retraining.by_hand import print_change, print_decision, print_drift_cost
 from pipelines.retraining.launch import ESTIMATE_TAG, POOL_CHANGED, estimate_change
+from pipelines.retraining.manual import print_change, print_decision, print_drift_cost
 from pipelines.retraining.schedules import make_monthly_check
 from pipelines.retraining.sensor import make_pool_alert_sensor, make_pool_sensor
 from pipelines.studies import run_study

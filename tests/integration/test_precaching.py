@@ -19,7 +19,7 @@ from ops.benchmarks.registry import training_benchmarks
 from ops.config import PoolChange, Setup, load_pool
 from ops.core.errors import OverBudget
 from ops.core.workspace import Workspace
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.spending.ledger import Ledger
 from ops.stages.profiles import materialize_profiles
 from ops.stages.responses import estimate_responses, materialize_responses

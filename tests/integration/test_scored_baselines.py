@@ -14,9 +14,9 @@ from ops.core.errors import DataError
 from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
-from ops.evaluation.stored import read_solo_responses
 from ops.evaluation.stored_baselines import list_baseline_stores
-from ops.precaching.opening import open_client
+from ops.evaluation.stored_scores import read_solo_responses
+from ops.precaching.client_setup import open_client
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import iterate_records
 from ops.stages.curation import materialize_mix

@@ -27,8 +27,8 @@ from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.spending.ledger import Ledger
+from pipelines.dagster_home import prepare_home
 from pipelines.dev import make_code_location_arguments
-from pipelines.home import prepare_home
 from tests.command import start_run
 from tests.integration.checkouts import LENIENT, SHORT, changed, configure, metadata, sizes
 

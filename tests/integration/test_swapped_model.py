@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.change import find_pending_change
+from assets.pool_change import find_pending_change
 from assets.resources import RunResource
 from ops.alerts.notify import load_notices
 from ops.benchmarks.problem_files import read_problems, write_problems
@@ -19,7 +19,7 @@ from ops.conductor.rollout import execute_rollouts
 from ops.config import load_pool
 from ops.config.pool import REVISIONS_FILE
 from ops.core.workspace import Workspace
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.precaching.precache import build_solo_messages
 from ops.stages.responses import materialize_responses
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow

@@ -11,7 +11,7 @@ from assets import conductor
 from ops.config import load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.training.run import ending
+from ops.training.run import failure_reasons
 from ops.training.run.training_run import LOG_FILE, RunPlan
 
 ROOT = Workspace.find().root
@@ -85,7 +85,7 @@ def test_the_end_of_a_trainer_is_one_line(
 
 
 def test_a_completely_full_disk_is_named(message: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "_FULL_BYTES", 2**80)
+    monkeypatch.setattr(failure_reasons, "_FULL_BYTES", 2**80)
     assert "the disk is full" in message("import sys; sys.exit(1)")
 
 

@@ -32,8 +32,8 @@ from ops.release.champion import open_registered_versions
 from ops.release.tracing import build_answer_tree
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.table import load_rows
+from ops.retraining.fine_tuning_start import get_champion_folder
 from ops.retraining.standing import UNTRAINED_REASON, plan_required_work
-from ops.retraining.start import get_champion_folder
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
 from ops.serving.request_options import RequestOptions, make_problem

@@ -16,7 +16,7 @@ import pytest
 from ops.config import Setup, Worker, load_pool, load_recipe
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serve_pool
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from tests.bench.real_rows import POOL, WORKER, Answers, Rows, ask, questions, table
 from tests.local_llm import test_writers
 from tests.local_llm.test_writers import PYTHON, ROOT

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ops.conductor.policy import Conductor, PolicyCard
-from ops.conductor.served import ServedConductor
+from ops.conductor.vllm_conductor import ServedConductor
 from ops.conductor.writer import load_conductor
 from ops.config import ColdStart, Generation, Pool, PretrainedPolicy, Prompting, ScratchPolicy, Serve, Worker, load_pool
 from ops.config.recipe import VLLM

@@ -14,9 +14,9 @@ from ops.core.messages import Message
 from ops.core.workspace import Workspace
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
-from ops.serving.loaded import LoadedVersion
+from ops.serving.loaded_version import LoadedVersion
 from ops.serving.request_options import RequestOptions, make_problem
-from ops.serving.strengths import WorkerStrengths
+from ops.serving.worker_strengths import WorkerStrengths
 
 POOL = load_pool(Path(__file__).parents[2] / "config", "quickstart")
 SIX_BY_SEVEN = r"What is $6 \cdot 7$?"

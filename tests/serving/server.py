@@ -14,10 +14,10 @@ from typing import Any
 from ops.config import Serving, load_settings
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.serving import loaded
+from ops.serving import loaded_version
 from ops.serving.http.access import AccessControl
 from ops.serving.http.server import ServingApp, run_server
-from ops.serving.loaded import VersionFiles
+from ops.serving.loaded_version import VersionFiles
 from tests.serving.script import Scripted
 
 HOST = "127.0.0.1"
@@ -51,7 +51,7 @@ def scripted(policy: Path, *_: Any) -> Scripted:
 
 
 def main(folder: Path) -> None:
-    loaded.load_conductor = scripted  # type: ignore[assignment]
+    loaded_version.load_conductor = scripted  # type: ignore[assignment]
     settings = load_settings(Serving, folder / "serving.yaml")
     app = ServingApp(Workspace(folder), settings, Files(folder), AccessControl.from_environment(HOST))
     run_server(app, HOST, 0)

@@ -16,9 +16,9 @@ import pytest
 
 from ops.core.errors import ConfigError, LedgerUnavailable, OverBudget
 from ops.core.usage import MeanUsage, Usage
-from ops.spending.books import SpendingSum
+from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import Bill, Ledger, OutgoingCall, open_ledger
-from ops.spending.shared import SharedLedgerStore
+from ops.spending.postgres_ledger import SharedLedgerStore
 from tests.command import podium
 from tests.faults.processes import begin, outcomes, running
 from tests.team.servers import Postgres, until

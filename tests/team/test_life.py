@@ -23,7 +23,7 @@ from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.release.mlflow_store import connect
-from ops.spending.books import SpendingSum
+from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import open_ledger
 from ops.store import Kind, open_cache
 from pipelines.lifecycle import JOBS

@@ -11,7 +11,7 @@ import pytest
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, LimitsUnavailable
-from ops.workers.fleet import FleetLimits, _WaitingCall
+from ops.workers.redis_limits import FleetLimits, _WaitingCall
 from ops.workers.worker_handle import resolve_worker
 from tests.faults.clients import server  # noqa: F401  (a fixture)
 from tests.faults.test_shared_limits import (  # noqa: F401  (the same tests, over Redis)

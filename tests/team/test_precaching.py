@@ -15,7 +15,7 @@ from ops.config import load_recipe
 from ops.core.response_rows import ResponseRow, load_responses
 from ops.core.workspace import Workspace
 from ops.spending.ledger import Ledger
-from ops.spending.shared import SharedLedgerStore
+from ops.spending.postgres_ledger import SharedLedgerStore
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from tests.conftest import make_project

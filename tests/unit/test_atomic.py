@@ -16,7 +16,7 @@ from ops.core.atomic import create_folder_atomically, remove_leftovers, replace_
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.versioning.dvc import find_program
-from ops.versioning.plain import hash_stage_output
+from ops.versioning.without_dvc import hash_stage_output
 
 ROOT = Path(__file__).parents[2]
 KILLED = """

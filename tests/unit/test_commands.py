@@ -18,7 +18,7 @@ from ops.core.errors import PodiumError
 from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from ops.planning.estimate import Range
-from pipelines import asking
+from pipelines import confirmation
 from pipelines.commands import init
 from pipelines.commands.main import SECTIONS
 from pipelines.commands.main import podium as command
@@ -283,9 +283,9 @@ def test_dry_runs_say_what_is_spent_and_do_nothing(laid_out: Path, capsys: pytes
     done = tried("pools", "ping", "openai", "--dry-run", PODIUM_ROOT=str(laid_out), OPENAI_API_KEY="a-key")
     said = r"One call to each worker of openai costs \$0\.\d{4} at most\. Nothing was done\n"
     assert done.exit_code == 0 and re.fullmatch(said, done.stdout)
-    asking.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.exactly(2.0))
+    confirmation.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.exactly(2.0))
     about = "calls paid workers for about $2.00, never for more than $3.00 (budget.run_usd). Nothing was done"
-    asking.show_spending(Setup.read(Workspace(laid_out), "quickstart"))
+    confirmation.show_spending(Setup.read(Workspace(laid_out), "quickstart"))
     nothing = "Recipe quickstart makes no paid call. Nothing was done"
     assert capsys.readouterr().out == f"Recipe first-look {about}\n{nothing}\n"
     assert sorted(laid_out.rglob("*")) == before
@@ -299,21 +299,21 @@ def test_the_dry_run_of_a_first_look_writes_nothing(tmp_path: Path) -> None:
 
 def test_paid_workers_are_not_called_before_a_person_agrees(laid_out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup.read(Workspace(laid_out), "paper")
-    asking.confirm_run(setup, yes=True)
-    asking.confirm_run(Setup.read(Workspace(laid_out), "quickstart"), yes=False)  # embedded workers cost nothing
-    asking.confirm_spending(setup, False, Range.exactly(0.0))  # nothing is left to pay
+    confirmation.confirm_run(setup, yes=True)
+    confirmation.confirm_run(Setup.read(Workspace(laid_out), "quickstart"), yes=False)  # embedded workers cost nothing
+    confirmation.confirm_spending(setup, False, Range.exactly(0.0))  # nothing is left to pay
     about = r"Recipe paper calls paid workers for about \$2\.00, never for more than \$20,000\.00 \(budget\.run_usd\)"
     with pytest.raises(PodiumError, match=f"{about}, and no person can be asked here. Add --yes to agree$"):
-        asking.confirm_spending(setup, False, Range.exactly(2.0))
+        confirmation.confirm_spending(setup, False, Range.exactly(2.0))
     with pytest.raises(PodiumError, match=r"for about \$[1-9][\d,]+\.\d\d, never"):
-        asking.confirm_run(setup, yes=False)
+        confirmation.confirm_run(setup, yes=False)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     for answer in ("n", ""):
         monkeypatch.setattr(click.termui, "visible_prompt_func", lambda prompt, answer=answer: answer)
         with pytest.raises(click.exceptions.Exit):
-            asking.confirm_spending(setup, yes=False)
+            confirmation.confirm_spending(setup, yes=False)
     monkeypatch.setattr(click.termui, "visible_prompt_func", lambda prompt: "y")
-    asking.confirm_spending(setup, yes=False)
+    confirmation.confirm_spending(setup, yes=False)
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(nowhere: Path) -> None:

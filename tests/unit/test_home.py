@@ -23,9 +23,9 @@ from ops.core.processes import hold_run_lock, unique_process_name
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store
 from ops.training.run import processes
-from pipelines import home
+from pipelines import dagster_home
 from pipelines.dev import reserve_free_port
-from pipelines.quiet import QUIET_VARIABLES
+from pipelines.startup import QUIET_VARIABLES
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -80,11 +80,12 @@ def test_a_run_of_a_killed_process_is_marked_failed_and_one_of_a_running_process
         pass
 
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        gone = {home.PROCESS_TAG: "1:0.01"}
+        gone = {dagster_home.PROCESS_TAG: "1:0.01"}
         dead = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=gone)
-        alive = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=home.make_process_tags())
+        tags = dagster_home.make_process_tags()
+        alive = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED, tags=tags)
         foreign = instance.create_run_for_job(nothing, status=dg.DagsterRunStatus.STARTED)
-        assert [run.run_id for run in home.fail_orphaned_runs(instance)] == [dead.run_id]
+        assert [run.run_id for run in dagster_home.fail_orphaned_runs(instance)] == [dead.run_id]
         statuses = {run.run_id: run.status for run in instance.get_runs()}
     assert statuses[dead.run_id] == dg.DagsterRunStatus.FAILURE
     assert statuses[alive.run_id] == statuses[foreign.run_id] == dg.DagsterRunStatus.STARTED
@@ -96,7 +97,7 @@ def test_prepare_makes_the_instance_and_silences_every_tool(tmp_path: Path, monk
         monkeypatch.delenv(name)
     monkeypatch.setenv("DO_NOT_TRACK", "mine")
     (tmp_path / "dagster.yaml").write_text("telemetry:\n  enabled: false\n", encoding="utf-8")
-    home.prepare_home(Workspace(tmp_path))
+    dagster_home.prepare_home(Workspace(tmp_path))
     assert os.environ["DAGSTER_HOME"] == str(tmp_path / ".podium" / "dagster")
     assert os.environ["DVC_NO_ANALYTICS"] == "true"
     assert os.environ["DO_NOT_TRACK"] == "mine"
@@ -132,13 +133,13 @@ def test_an_instances_settings_are_replaced_whole_and_only_when_they_differ(
     monkeypatch.delenv("PODIUM_TEAM", raising=False)
     workspace, settings = Workspace(tmp_path), tmp_path / "dagster.yaml"
     settings.write_text("nux: {enabled: false}\n", encoding="utf-8")
-    home.prepare_home(workspace)
+    dagster_home.prepare_home(workspace)
     kept = workspace.dagster_home / "dagster.yaml"
     before = kept.stat()
-    home.prepare_home(workspace)  # while a daemon may read it
+    dagster_home.prepare_home(workspace)  # while a daemon may read it
     assert kept.stat().st_mtime_ns == before.st_mtime_ns
     settings.write_text("telemetry: {enabled: false}\n", encoding="utf-8")
-    home.prepare_home(workspace)
+    dagster_home.prepare_home(workspace)
     assert kept.read_text(encoding="utf-8") == settings.read_text(encoding="utf-8")
     assert kept.stat().st_ino != before.st_ino, "processes that were reading the old one keep it"
 
@@ -152,11 +153,11 @@ def test_a_team_has_settings_of_its_own_and_a_home_on_each_machine_that_is_fille
     shipped.write_text("nux: {enabled: false}\n", encoding="utf-8")
     monkeypatch.setenv("PODIUM_TEAM", "1")
     monkeypatch.setenv("DAGSTER_HOME", str(own))
-    home.prepare_home(workspace)
+    dagster_home.prepare_home(workspace)
     assert settings.read_text(encoding="utf-8") == shipped.read_text(encoding="utf-8")
     assert os.environ["DAGSTER_HOME"] == str(own) and not workspace.dagster_home.exists()
     settings.write_text("run_launcher: {module: dagster_k8s, class: K8sRunLauncher}\n", encoding="utf-8")
-    home.prepare_home(workspace)
+    dagster_home.prepare_home(workspace)
     assert "K8sRunLauncher" in settings.read_text(encoding="utf-8"), "a cluster's own is not replaced"
 
 
@@ -222,7 +223,7 @@ def test_the_dagster_home_moves_with_its_checkout(tmp_path: Path) -> None:
     before.mkdir()
     shutil.copyfile(ROOT / "dagster.yaml", before / "dagster.yaml")
     shutil.copytree(ROOT / "config", before / "config")
-    home.prepare_home(Workspace(before))
+    dagster_home.prepare_home(Workspace(before))
 
     @dg.asset
     def thing() -> int:
@@ -232,7 +233,7 @@ def test_the_dagster_home_moves_with_its_checkout(tmp_path: Path) -> None:
         old = {"resources": {"podium": {"config": {"root": str(before)}}}}
         assert dg.materialize([thing], instance=instance, tags={"podium/old": str(old)}).success
     before.rename(after)
-    home.prepare_home(Workspace(after))
+    dagster_home.prepare_home(Workspace(after))
     with dg.DagsterInstance.get() as instance:
         assert instance.root_directory == str(after / ".podium" / "dagster")
         assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]

@@ -12,11 +12,11 @@ from ops.conductor.stored_writer import policy_id
 from ops.config import PoolChange, Setup, load_pool, load_recipe
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored import list_solo_workers
+from ops.evaluation.stored_scores import list_solo_workers
 from ops.release import aliases, mlflow_store, registry
 from ops.release.mlflow_store import RegistryError
-from ops.retraining.start import find_fine_tuning
-from ops.versioning.plain import hash_stage_output
+from ops.retraining.fine_tuning_start import find_fine_tuning
+from ops.versioning.without_dvc import hash_stage_output
 
 CONFIG = Workspace.find().config
 

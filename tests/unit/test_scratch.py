@@ -16,8 +16,8 @@ import pytest
 import torch
 from transformers.generation import logits_process
 
+from ops.conductor.from_scratch import ScratchConductor, TokenSampler
 from ops.conductor.policy import Completion, Conductor, PolicyCard, count_chat_tokens, load_model, render_chat
-from ops.conductor.scratch import ScratchConductor, TokenSampler
 from ops.conductor.scratch_tokenizer import ScratchTokenizer
 from ops.conductor.writer import load_in_process
 from ops.config import Generation, PretrainedPolicy, Prompting, load_pool

@@ -21,8 +21,8 @@ from ops.core.workspace import Workspace
 from ops.stages.studies.recipe_changes import make_changed_setups
 from ops.training.cold_start.sampling import load_subtasks
 from ops.workflow.few_shots import load_few_shots
+from pipelines.dagster_home import make_process_tags
 from pipelines.definitions import make_definitions
-from pipelines.home import make_process_tags
 from pipelines.launching import execute_in_process
 from pipelines.studies import run_study
 

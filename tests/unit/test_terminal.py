@@ -17,7 +17,7 @@ from ops.planning.plan_text import format_plan
 from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import find_missing
 from ops.workers.client import CallCounts
-from pipelines.commands.shown import wrap_text
+from pipelines.commands.output import wrap_text
 from pipelines.terminal import Terminal
 
 

@@ -42,9 +42,9 @@ from ops.release.tracing import (
 )
 from ops.serving.answer import Answer
 from ops.serving.http.routes import RequestRecord
+from ops.workflow.answer_rounds import Question, answer_questions
 from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import Question, answer_questions
 from ops.workflow.team import Team
 from ops.workflow.trace import QuestionTrace, WorkflowTrace
 from tests.releases import checkout, shared_store

@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ops.conductor import served as written_by_a_server
+from ops.conductor import vllm_conductor as written_by_a_server
+from ops.conductor.from_scratch import ScratchConductor
 from ops.conductor.policy import Conductor, PolicyCard, context_length, count_chat_tokens, is_chat_within, render_chat
-from ops.conductor.scratch import ScratchConductor
 from ops.conductor.scratch_tokenizer import END_TOKEN, ROLE_TOKENS
-from ops.conductor.served import MAX_ATTEMPTS, ServedConductor, WriterUnreachable
+from ops.conductor.vllm_conductor import MAX_ATTEMPTS, ServedConductor, WriterUnreachable
 from ops.conductor.writer import WRITER_VARIABLE, load_conductor
 from ops.config import Evaluation, Generation, Pool, Price, Serving, Worker
 from ops.config.recipe import VLLM
 from ops.core.errors import ConfigError, DataError
 from ops.core.messages import Message
 from ops.core.workspace import Workspace
-from ops.serving.loaded import LoadedVersion, VersionFiles
+from ops.serving.loaded_version import LoadedVersion, VersionFiles
 from ops.workflow.prompt import PromptTooLongError
 from tests.builders import SCRATCH_COMPLETION, SCRATCH_CONTEXT, scratch_policy
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
-from ops.curation.cover import draw_evenly
+from ops.curation.diverse_choice import draw_evenly
 from ops.curation.selector import SIGNAL_FORECAST, SelectionEvidence, selector
-from ops.curation.signal import classify_agreement
+from ops.curation.training_signal import classify_agreement
 
 
 @selector(

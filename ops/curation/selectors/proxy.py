@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from ops.core.problem import Problem
-from ops.curation.cover import COVERAGE_DESCRIPTION, choose_diverse
+from ops.curation.diverse_choice import COVERAGE_DESCRIPTION, choose_diverse
 from ops.curation.question_text import tokenize
 from ops.curation.selector import SelectionEvidence, Weighting, selector
 
@@ -101,5 +101,5 @@ PROXY_WEIGHTING = Weighting(
     weighting=PROXY_WEIGHTING,
 )
 def proxy(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Choose by the proxies and by the words of the questions (`ops.curation.cover`)."""
+    """Choose by the proxies and by the words of the questions (`ops.curation.diverse_choice`)."""
     return choose_diverse(candidates, compute_proxy_weights(candidates), places, evidence.seed)

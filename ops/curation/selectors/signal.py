@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
-from ops.curation.cover import COVERAGE_DESCRIPTION, choose_diverse
+from ops.curation.diverse_choice import COVERAGE_DESCRIPTION, choose_diverse
 from ops.curation.selector import SIGNAL_FORECAST, SelectionEvidence, forecast_signals, selector
 
 FORECAST_EXPONENT = 2
@@ -24,7 +24,7 @@ FORECAST_EXPONENT = 2
     weighting=SIGNAL_FORECAST,
 )
 def signal(candidates: Sequence[Problem], places: int, evidence: SelectionEvidence) -> list[Problem]:
-    """Choose by the forecast and by the words of the questions (`ops.curation.cover`)."""
+    """Choose by the forecast and by the words of the questions (`ops.curation.diverse_choice`)."""
     forecasts = {} if evidence.tallies is None else forecast_signals(candidates, evidence)
     return choose_diverse(
         candidates, {key: value**FORECAST_EXPONENT for key, value in forecasts.items()}, places, evidence.seed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.problem import Problem
-from ops.curation.cover import draw_evenly
+from ops.curation.diverse_choice import draw_evenly
 from ops.curation.selector import SelectionEvidence, selector
 
 

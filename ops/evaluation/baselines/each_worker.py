@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
-from ops.evaluation.stored import select_worker_rows
+from ops.evaluation.stored_scores import select_worker_rows
 from ops.results.summary import summarize
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ops.conductor.served import WriterUnreachable, build_serve_command, list_served_models
+from ops.conductor.vllm_conductor import WriterUnreachable, build_serve_command, list_served_models
 from ops.config import TRANSFORMERS, VLLM
 from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 from ops.planning.requirements.training import require_vllm

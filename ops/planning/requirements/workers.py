@@ -10,16 +10,16 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import pool_file
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
-from ops.core.parts import find_missing_parts
 from ops.core.servers import find_invalid_addresses
+from ops.core.workspace_parts import find_missing_parts
 from ops.grading import GRADERS
 from ops.local_models.vllm_server import find_vllm_python
 from ops.planning.estimate import add_costs
 from ops.planning.recipe_plan import MissingRequirement, RecipePlan, Requirement
 from ops.planning.retirement import is_unlisted, retirement_date
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
+from ops.workers.pool_checks import find_unsent_settings
 from ops.workers.providers import find_price
-from ops.workers.unsent import find_unsent_settings
 
 NOTICE_PERIOD = timedelta(days=60)
 """How long in advance a plan reports the retirement of a model or a new price."""

@@ -8,7 +8,7 @@ from ops.reports.exhibit import ExhibitContent, Table, exhibit
 from ops.reports.exhibit import format_accuracy as written
 from ops.results.leaderboard import error_bar_of
 from ops.results.statistics import PricedAccuracy, find_frontier
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 
 @exhibit(

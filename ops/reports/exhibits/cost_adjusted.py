@@ -6,7 +6,7 @@ from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import Cell, ExhibitContent, Table, exhibit, format_accuracy, format_number, format_points
 from ops.reports.prices import compute_mixture_accuracy
 from ops.results.statistics import PricedAccuracy
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 
 @exhibit(

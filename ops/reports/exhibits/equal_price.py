@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import ExhibitContent, exhibit
 from ops.reports.exhibits._equal import compare_with_best
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 
 @exhibit(

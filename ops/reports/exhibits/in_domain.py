@@ -5,7 +5,7 @@ from __future__ import annotations
 from ops.reports import paper
 from ops.reports.evidence import IN_DOMAIN, Evidence, System
 from ops.reports.exhibit import ExhibitContent, Table, exhibit, format_accuracy, format_number
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 
 @exhibit(

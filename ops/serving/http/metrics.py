@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ops.serving.answer import Answer
-from ops.serving.follow import SwapResult
+from ops.serving.champion_follower import SwapResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable

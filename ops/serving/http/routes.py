@@ -19,7 +19,7 @@ from ops.serving.http.admission import AdmissionControl
 from ops.serving.http.body import cancel_on_disconnect, read_body
 from ops.serving.http.metrics import Metrics
 from ops.serving.http.middleware import arrival_time, request_id
-from ops.serving.loaded import LoadedVersion
+from ops.serving.loaded_version import LoadedVersion
 from ops.serving.openai import chat, responses
 from ops.serving.openai.api_request import MODEL_NAME, ApiRequest
 from ops.serving.openai.errors import ApiError, convert_exception, make_answer_error

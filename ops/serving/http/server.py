@@ -17,12 +17,12 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from ops.config import Serving
+from ops.core.async_run import collect_garbage_rarely
 from ops.core.errors import PodiumError
 from ops.core.processes import raise_open_file_limit
-from ops.core.running import collect_garbage_rarely
 from ops.core.workspace import Workspace
+from ops.serving.champion_follower import VersionFollower, VersionSource
 from ops.serving.engine import ServingEngine
-from ops.serving.follow import VersionFollower, VersionSource
 from ops.serving.http.access import AccessControl
 from ops.serving.http.admission import AdmissionControl
 from ops.serving.http.connections import (

@@ -14,13 +14,13 @@ from ops.conductor.stored_writer import policy_id
 from ops.conductor.writer import load_in_process
 from ops.config import Setup, digest, group_by_setup
 from ops.config.studies import UNCHANGED
+from ops.core.async_run import run_async
 from ops.core.errors import DataError, PodiumError
 from ops.core.problem import Problem
-from ops.core.running import run_async
 from ops.evaluation.arms import Arm, Findings
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import CONDUCTOR, read_policy_scores, scores_key, with_execution_code
 from ops.evaluation.stored_baselines import read_training_responses
+from ops.evaluation.stored_scores import CONDUCTOR, read_policy_scores, scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs
 from ops.evaluation.study import (
     ChangedCompletions,

@@ -13,7 +13,7 @@ from ops.core.errors import ConfigError, DataError
 from ops.evaluation.arms import MINUS_CONDUCTOR, Arm, format_arm_name
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import list_row_sources
-from ops.evaluation.stored import COLD_START, CONDUCTOR, read_policy_scores
+from ops.evaluation.stored_scores import COLD_START, CONDUCTOR, read_policy_scores
 from ops.evaluation.stored_studies import StudyInputs
 from ops.results.summary import count_unscorable
 from ops.results.table import Rows, concatenate_rows

@@ -8,11 +8,11 @@ from pathlib import Path
 from ops.conductor.writer import load_conductor
 from ops.config import RoundLimits, Setup, digest
 from ops.config.studies import Rounds
+from ops.core.async_run import run_async
 from ops.core.errors import PodiumError
-from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import scores_key, with_execution_code
+from ops.evaluation.stored_scores import scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import count_values

@@ -19,12 +19,12 @@ from ops.conductor.policy import PolicyCard
 from ops.conductor.writer import LocalConductor, load_in_process
 from ops.config import Setup, Worker, digest
 from ops.config.studies import Subsets
+from ops.core.async_run import run_async
 from ops.core.errors import PodiumError
-from ops.core.running import run_async
 from ops.evaluation.arms import Arm
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.evaluation.stored import scores_key, with_execution_code
+from ops.evaluation.stored_scores import scores_key, with_execution_code
 from ops.evaluation.stored_studies import StudyInputs, read_all_questions, sample_questions
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import average_by_question, mean_accuracy

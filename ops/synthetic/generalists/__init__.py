@@ -9,7 +9,7 @@ for all of them, but not their frequency.
 
 from __future__ import annotations
 
-from ops.synthetic.generalists.mind import SKILLS, Skill
-from ops.synthetic.generalists.thought import GeneralistResponse, respond
+from ops.synthetic.generalists.procedure import GeneralistResponse, respond
+from ops.synthetic.generalists.skills import SKILLS, Skill
 
 __all__ = ["SKILLS", "GeneralistResponse", "Skill", "respond"]

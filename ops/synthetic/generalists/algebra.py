@@ -13,7 +13,7 @@ from ops.core import cpython
 from ops.synthetic import sums
 from ops.synthetic.formal import find_formula
 from ops.synthetic.formula import MAX_EXPONENT, MAX_LENGTH, NotAFormula, format_latex, parse_formula
-from ops.synthetic.generalists.mind import GeneralistTask, MethodResult, MisstepModel, Skill
+from ops.synthetic.generalists.skills import GeneralistTask, MethodResult, MisstepModel, Skill
 
 _OPERATIONS: dict[type[ast.operator], tuple[str, Callable[[Fraction, Fraction], Fraction]]] = {
     ast.Add: ("+", operator.add),

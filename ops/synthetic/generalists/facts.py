@@ -10,7 +10,7 @@ import itertools
 import re
 
 from ops.synthetic.formal import find_subjects
-from ops.synthetic.generalists.mind import GeneralistTask, MethodResult
+from ops.synthetic.generalists.skills import GeneralistTask, MethodResult
 from ops.synthetic.knowledge import FACT_UNITS, entities, find_attribute, find_entities, parse_number
 
 _ATTRIBUTES = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.synthetic.formal import find_signature, format_function, read_function, read_plan
-from ops.synthetic.generalists.mind import GeneralistTask, MethodResult
 from ops.synthetic.generalists.quantities import understand_formula
+from ops.synthetic.generalists.skills import GeneralistTask, MethodResult
 from ops.synthetic.lists import OPERATIONS, ListExample, apply_operations, find_examples, find_operations, write_program
 
 _DEEPEST = 3

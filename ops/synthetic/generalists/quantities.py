@@ -8,7 +8,7 @@ from fractions import Fraction
 from ops.synthetic import formal, sums
 from ops.synthetic.formula import NotAFormula, format_latex
 from ops.synthetic.generalists.algebra import apply_misstep, evaluate_formula, format_decimal, format_number
-from ops.synthetic.generalists.mind import GeneralistTask, MethodResult
+from ops.synthetic.generalists.skills import GeneralistTask, MethodResult
 from ops.synthetic.knowledge import convert_unit, find_entities, units
 from ops.synthetic.phrases import FORMULAS, QUESTION, STORY, FormulaPhrase, find_clauses, find_phrases, run_clauses
 

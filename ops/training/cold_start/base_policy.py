@@ -16,11 +16,11 @@ from ops.benchmarks.graded import graders_key_of_file
 from ops.benchmarks.problem_files import hash_problems, read_problems
 from ops.conductor.policy import CARD_FILE, PolicyCard, check_policy
 from ops.config import ColdStart, PretrainedPolicy, Recipe, ScratchPolicy, Setup, StaticPolicy, UntrainedPolicy, digest
+from ops.core.async_run import run_async
 from ops.core.atomic import create_folder_atomically
 from ops.core.digests import DamagedFile, set_aside, write_digest
 from ops.core.errors import DataError
 from ops.core.once import Key
-from ops.core.running import run_async
 from ops.training.cold_start.validation import RECORD_FILE as RECORD
 from ops.training.cold_start.validation import (
     ColdStartRecord,

@@ -15,8 +15,8 @@ from ops.core.messages import Message
 from ops.training.cold_start.exploration import explore_workflows
 from ops.training.cold_start.recursive_examples import sample_second_rounds, solo_rounds
 from ops.training.cold_start.sampling import PrecachedResponse, WorkflowSampler, load_subtasks
+from ops.workflow.answer_rounds import build_next_round_messages
 from ops.workflow.grammar import Workflow
-from ops.workflow.play import build_next_round_messages
 from ops.workflow.prompt import mask_words
 from ops.workflow.team import Team
 

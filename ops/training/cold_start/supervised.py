@@ -24,7 +24,7 @@ from ops.config import ColdStart, Lora, ScratchPolicy
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.run.allocator import reuse_freed_memory
-from ops.workflow.controls import escape_messages
+from ops.workflow.control_tokens import escape_messages
 
 BUCKET_BATCHES = 16
 """The number of batches among which examples are sorted by length."""

@@ -15,7 +15,7 @@ from dagster_pipes import open_dagster_pipes
 from ops.core.errors import ConfigError, PodiumError
 from ops.training.cold_start.validation import check_cold_start
 from ops.training.run.checkpoints import find_intact_checkpoint, report_full_disk
-from ops.training.run.ending import ERROR_PREFIX
+from ops.training.run.failure_reasons import ERROR_PREFIX
 from ops.training.run.processes import STOP_SIGNALS, silence_libraries, watch_parents
 from ops.training.run.training_run import PLAN_FILE, RunPlan, RunResult, build_training_command
 

@@ -19,7 +19,7 @@ from ops.core.errors import DataError
 from ops.core.problem import Problem
 from ops.training.run.training_run import RunPlan
 from ops.training.step.questions import Row
-from ops.workflow.controls import escape_messages
+from ops.workflow.control_tokens import escape_messages
 from ops.workflow.prompt import check_prompt_length, mask_words
 from ops.workflow.team import Team
 

@@ -20,7 +20,7 @@ from ops.core.digests import write_digest
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.grading.hidden_tests import check_hidden_tests
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.training.grpo.configuration import build_outage_policy, build_trl_config, max_sequence_tokens
 from ops.training.grpo.curve import ReportProgress, TrainingCurve
 from ops.training.grpo.dataset import build_dataset, build_row_maker
@@ -35,12 +35,12 @@ from ops.training.run.training_run import CURVE_FILE, RunPlan, RunResult
 from ops.training.stages.rounds import RoundRewards, select_problems
 from ops.training.stages.rounds_trainer import RoundsMixin
 from ops.training.step.divergence import DivergenceGuard
-from ops.training.step.order import WeightedRoundRobin, forecast_variances
 from ops.training.step.overlap import OverlappedTrainer
+from ops.training.step.problem_sampling import WeightedRoundRobin, forecast_variances
 from ops.training.step.questions import Row, StepQuestions
 from ops.training.step.timed_trainer import TimedTrainer
 from ops.workers.client import CallCounts
-from ops.workflow.play import HasRoom
+from ops.workflow.answer_rounds import HasRoom
 from ops.workflow.team import Team
 
 

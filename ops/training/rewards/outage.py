@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ops.conductor.rollout import CUT_OFF_RESULT, Rollout, execute_rollouts
 from ops.core.errors import PodiumError
 from ops.core.problem import Problem
-from ops.training.run.ending import INVALID_FIRST_STEP
+from ops.training.run.failure_reasons import INVALID_FIRST_STEP
 from ops.workflow.team import Team
 
 

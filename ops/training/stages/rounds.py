@@ -26,7 +26,7 @@ from ops.core.problem import Problem
 from ops.training.rewards.outage import FirstStepCheck, OutagePolicy, execute_rollouts_with_retries
 from ops.training.rewards.reward import StepStatistics, WorkerSamples, count_rounds, summarize_rollouts
 from ops.training.rewards.reward_term import weigh_terms
-from ops.workflow.play import HasRoom, build_next_round_messages
+from ops.workflow.answer_rounds import HasRoom, build_next_round_messages
 from ops.workflow.team import Team
 
 

@@ -18,7 +18,7 @@ import torch
 
 from ops.training.stages.rounds import RoundRewards, mark_recursive_rollouts
 from ops.training.step.questions import Row
-from ops.workflow.controls import escape_messages
+from ops.workflow.control_tokens import escape_messages
 
 
 class RoundsMixin:

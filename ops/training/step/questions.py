@@ -13,7 +13,7 @@ from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.problem import Problem
-from ops.training.step.order import WeightedRoundRobin
+from ops.training.step.problem_sampling import WeightedRoundRobin
 from ops.training.step.trl_private import ExportableState, HookedTrainer
 
 Row = dict[str, Any]

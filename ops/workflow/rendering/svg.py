@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering.text import get_workflow
 from ops.workflow.strategy import direct_edges

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from ops.core.errors import PodiumError
-from ops.core.parts import (
+from ops.core.response import Response
+from ops.core.usage import Usage
+from ops.core.workspace import Workspace
+from ops.core.workspace_parts import (
     ACCEPT_OPTION,
     CACHE,
     LEDGER,
@@ -23,9 +26,6 @@ from ops.core.parts import (
     find_missing_parts,
     record_parts,
 )
-from ops.core.response import Response
-from ops.core.usage import Usage
-from ops.core.workspace import Workspace
 from ops.spending.ledger import Bill, Ledger
 from ops.store import ResponseCache
 

@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from ops.core.running import GC_THRESHOLDS, collect_garbage_rarely, run_async
+from ops.core.async_run import GC_THRESHOLDS, collect_garbage_rarely, run_async
 
 
 class Interrupted(BaseException):

@@ -13,8 +13,8 @@ from ops.curation.decontaminate import (
     find_leaks,
     find_upstream_item,
 )
+from ops.curation.question_features import PERMUTATIONS, choose_bands
 from ops.curation.question_text import make_exact_key, tokenize
-from ops.curation.sketch import PERMUTATIONS, choose_bands
 from tests.unit.data.inputs import make
 
 LONG = (

@@ -19,11 +19,11 @@ from scipy.stats import spearmanr
 from ops.config import Curation
 from ops.core.errors import DataError
 from ops.core.problem import Problem
-from ops.curation.cover import choose_diverse, draw_evenly
+from ops.curation.diverse_choice import choose_diverse, draw_evenly
 from ops.curation.selection import choose_mix, choose_shortlist
 from ops.curation.selector import SELECTORS, SelectionEvidence
 from ops.curation.selectors.proxy import compute_proxy_weights
-from ops.curation.signal import (
+from ops.curation.training_signal import (
     JEFFREYS_PRIOR,
     BetaDistribution,
     Tally,

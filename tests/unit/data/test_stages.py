@@ -28,7 +28,7 @@ from ops.core.problem import CodeTest, Problem
 from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.curation.selector import SELECTORS
-from ops.curation.signal import Tally, tally_responses
+from ops.curation.training_signal import Tally, tally_responses
 from ops.evaluation.arms import Arm
 from ops.evaluation.stored_studies import Study
 from ops.precaching.precache import write_responses

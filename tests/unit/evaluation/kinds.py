@@ -17,7 +17,7 @@ from ops.core.usage import Usage
 from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate_method
 from ops.results.outcome_rows import OutcomeRow
-from ops.synthetic.generalists.mind import sample_seed
+from ops.synthetic.generalists.skills import sample_seed
 from ops.workflow.team import NO_CLIENT, Team
 
 WORDS = {

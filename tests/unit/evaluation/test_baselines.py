@@ -8,7 +8,7 @@ from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
 from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, SoloResponses, collect_scores
-from ops.evaluation.stored import select_worker_rows
+from ops.evaluation.stored_scores import select_worker_rows
 from ops.precaching.profiles import select_oracle_rows
 from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import Summary, summarize

@@ -29,9 +29,9 @@ from ops.evaluation.comparison import (
     write_outcome_table,
     write_outcomes,
 )
-from ops.evaluation.stored import COLD_START, CONDUCTOR, score_file, scores_key
+from ops.evaluation.stored_scores import COLD_START, CONDUCTOR, score_file, scores_key
 from ops.precaching.precache import write_responses
-from ops.precaching.stored import evaluation_folder, responses_key
+from ops.precaching.stored_profiles import evaluation_folder, responses_key
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.table import iterate_records, load_rows, reprice_rows, save_rows
 from ops.stages.raw_problems import materialize_raw

@@ -27,7 +27,7 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.runner import evaluate
-from ops.evaluation.stored import CONDUCTOR, score_file, scores_key
+from ops.evaluation.stored_scores import CONDUCTOR, score_file, scores_key
 from ops.evaluation.stored_studies import Study, StudyInputs
 from ops.evaluation.studies.mechanism_isolation import mechanism_isolation
 from ops.evaluation.studies.one_worker import one_worker

@@ -19,7 +19,7 @@ from ops.results.outcome_rows import OutcomeRow
 from ops.results.reach import Reach, compute_reach
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import count_worker_steps, summarize
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -21,8 +21,8 @@ from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
+from ops.evaluation.row_sorting import RowSorter
 from ops.evaluation.runner import MAX_BATCHES_IN_PROGRESS, evaluate
-from ops.evaluation.sorting import RowSorter
 from ops.results import table
 from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
 from ops.results.summary import summarize

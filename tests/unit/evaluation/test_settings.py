@@ -15,12 +15,12 @@ from ops.config import Evaluation, Pool, Price, Recipe, Setup, Vote, Worker, gro
 from ops.config.loading import load_evaluation_pools, load_pool
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
-from ops.evaluation.stored import scores_key
+from ops.evaluation.stored_scores import scores_key
 from ops.planning.machine import Machine
 from ops.planning.recipe_plan import RecipePlan
 from ops.planning.requirements.workers import require_keys
 from ops.stages.raw_problems import materialize_raw
-from ops.workers.unsent import check_pools
+from ops.workers.pool_checks import check_pools
 from tests.setups import without_workers
 
 CONFIG = Path(__file__).parents[3] / "config"

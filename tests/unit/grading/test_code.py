@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ops.core.problem import CodeTest
 from ops.grading import GRADERS, grade, sandbox
-from ops.grading.controls import list_tests, make_negative_control
+from ops.grading.negative_controls import list_tests, make_negative_control
 from ops.grading.program import extract_program, find_tested_names
 from ops.grading.values import is_same_output, is_same_value, parse_expected
 from tests.builders import fenced, make_code_problem, make_unit_test

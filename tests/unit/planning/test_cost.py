@@ -35,7 +35,7 @@ from ops.planning.machine import Machine, parse_gpus
 from ops.planning.recipe_plan import make_plan
 from ops.planning.speed import estimate_evaluation_s, estimate_training_s
 from ops.planning.stage_estimates import PAID_SHARE, TRAINING, StageEstimator
-from ops.planning.stored import RemainingShares
+from ops.planning.stored_results import RemainingShares
 from ops.precaching.precache import build_solo_messages
 from ops.synthetic.generalists import respond
 from ops.synthetic.plugin import count_tokens

@@ -32,8 +32,8 @@ from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS
 from ops.training.cold_start.recursive_examples import KEEP_ANSWER
 from ops.training.cold_start.supervised import build_scratch_model
+from ops.workflow.answer_rounds import build_next_round_messages
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import build_next_round_messages
 from ops.workflow.prompt import load_few_shots
 from ops.workflow.team import Team
 from tests.unit.planning.conftest import NOTHING, Sound

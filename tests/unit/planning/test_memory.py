@@ -37,7 +37,7 @@ from ops.planning.memory import (
     kv_bytes_per_token,
     peak_backward_bytes,
 )
-from ops.planning.shape import MODELS_FILE, ModelShape, ModelShapes
+from ops.planning.model_shape import MODELS_FILE, ModelShape, ModelShapes
 
 CONFIG = Workspace.find().config
 KEPT_TOLERANCE = 0.02

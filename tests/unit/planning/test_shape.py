@@ -12,7 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 
 from ops.config import PretrainedPolicy, ScratchPolicy, load_settings
 from ops.core.workspace import Workspace
-from ops.planning.shape import MODELS_FILE, ModelShape, ModelShapes, find_shape
+from ops.planning.model_shape import MODELS_FILE, ModelShape, ModelShapes, find_shape
 from ops.training.cold_start.examples import SftExample
 from ops.training.cold_start.supervised import build_scratch_model
 

@@ -17,9 +17,9 @@ from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
-from ops.planning import stored
+from ops.planning import stored_results
 from ops.planning.lengths import read_shortlist
-from ops.planning.stored import RemainingShares, compute_remaining, remaining_share_of_run
+from ops.planning.stored_results import RemainingShares, compute_remaining, remaining_share_of_run
 from ops.precaching.precache import build_solo_messages
 from ops.store import ResponseCache, cache_key
 from ops.synthetic.problems import generate_problems
@@ -78,7 +78,7 @@ def test_a_smaller_recipes_shortlist_leaves_the_rest_to_ask(setup: Setup) -> Non
 
 
 def test_a_sample_of_many_answers_is_looked_up(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "MAX_LOOKUPS", 100)
+    monkeypatch.setattr(stored_results, "MAX_LOOKUPS", 100)
     problems = generate_problems("math500", "train", 201, 1)
     write_problems(setup.workspace.data / "shortlist.jsonl", problems)
     worker = setup.pool.workers[0]

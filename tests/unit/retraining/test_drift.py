@@ -24,7 +24,7 @@ from ops.core.response_rows import response_file
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
-from ops.precaching.stored import responses_key
+from ops.precaching.stored_profiles import responses_key
 from ops.results.statistics import is_difference, score_interval
 from ops.retraining.drift import (
     WINDOW_PAIRS,

@@ -21,11 +21,11 @@ from ops.core.workspace import Workspace
 from ops.planning.estimate import MeasuredUsage
 from ops.planning.lengths import count_test_questions, estimate_lengths
 from ops.planning.stage_estimates import StageEstimator
-from ops.precaching.opening import open_client
-from ops.precaching.stored import WorkerBenchmark
+from ops.precaching.client_setup import open_client
+from ops.precaching.stored_profiles import WorkerBenchmark
 from ops.retraining.estimate import Cost, estimate_plan
+from ops.retraining.fine_tuning_start import find_fine_tuning, prepare_fine_tuning, prepare_start_folder, update_card
 from ops.retraining.retraining_plan import BELOW, RetrainingPlan
-from ops.retraining.start import find_fine_tuning, prepare_fine_tuning, prepare_start_folder, update_card
 from ops.stages.curation import materialize_shortlist
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.responses import estimate_responses

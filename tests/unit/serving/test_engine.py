@@ -14,10 +14,10 @@ import pytest
 from ops.config import Execution, RoundLimits
 from ops.serving.answer import Answer
 from ops.serving.in_thread import EngineThread
-from ops.serving.loaded import LoadedVersion
+from ops.serving.loaded_version import LoadedVersion
 from ops.serving.request_budget import RequestBudget
 from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, make_problem
-from ops.serving.strengths import WorkerStrengths
+from ops.serving.worker_strengths import WorkerStrengths
 from ops.workflow.grammar import Step, Workflow
 from tests.serving.script import POOL, SIX_BY_SEVEN, Scripted, ask, card_of, engine_of
 

@@ -18,9 +18,9 @@ from ops.core.workspace import Workspace
 from ops.release import aliases, mlflow_store
 from ops.release.champion import open_registered_versions
 from ops.serving.answer import Answer, Fallback
-from ops.serving.follow import VersionFollower
+from ops.serving.champion_follower import VersionFollower
 from ops.serving.http.metrics import Metrics
-from ops.serving.loaded import LoadedVersion, VersionFiles
+from ops.serving.loaded_version import LoadedVersion, VersionFiles
 from ops.workflow.trace import StepTrace
 from tests.builders import make_problem
 from tests.command import tried

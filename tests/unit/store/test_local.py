@@ -25,7 +25,7 @@ from ops.core.usage import Usage
 from ops.spending.ledger import Ledger
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, canonical_json
 from ops.store.admin import verify_entries
-from ops.store.misses import explain_miss
+from ops.store.cache_misses import explain_miss
 from ops.store.responses import ENTRY_OVERHEAD_CHARS
 from ops.store.sqlite_file import SqliteBackend
 from tests.unit.store.conftest import RESPONSE

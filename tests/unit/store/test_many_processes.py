@@ -26,8 +26,8 @@ from ops.store import Backend, ResponseCache
 from ops.store.postgres import PostgresBackend
 from ops.store.redis_server import RedisBackend
 from ops.store.sqlite_file import SqliteBackend
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from tests import needs
 from tests.faults.processes import Process
 from tests.faults.remote import FaultServer

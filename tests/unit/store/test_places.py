@@ -14,8 +14,8 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.store import Backend, Kind, ResponseCache, ValueStore, cache_key, cache_material
 from ops.store.admin import UNKNOWN_MODEL, export_responses, find_entry, list_contents, prune_entries, verify_entries
+from ops.store.cache_misses import ABSENT, explain_miss
 from ops.store.entries import Entry, compute_checksum
-from ops.store.misses import ABSENT, explain_miss
 from tests.unit.store.conftest import RESPONSE, OpenCache
 
 MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)

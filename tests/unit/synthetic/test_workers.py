@@ -20,7 +20,7 @@ from ops.synthetic import generalists
 from ops.synthetic.families import FAMILIES
 from ops.synthetic.formula import NotAFormula, parse_formula
 from ops.synthetic.generalists import SKILLS, GeneralistResponse, Skill, respond
-from ops.synthetic.generalists import thought as thinking
+from ops.synthetic.generalists import procedure as thinking
 from ops.synthetic.problems import generate_problems, mirrored_benchmarks
 from ops.synthetic.reading import parse_task
 from ops.synthetic.tools import TOOLS

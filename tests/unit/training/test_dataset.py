@@ -24,7 +24,7 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import write_responses
 from ops.training.cold_start.tokenizer import train_tokenizer
 from ops.training.grpo.dataset import build_dataset, build_row_maker
-from ops.training.step.order import UNIFORM_SHARE, WeightedRoundRobin, forecast_variances
+from ops.training.step.problem_sampling import UNIFORM_SHARE, WeightedRoundRobin, forecast_variances
 from ops.workflow.cards import WorkerCard
 from ops.workflow.prompt import PromptTooLongError
 from tests.unit.training import plans

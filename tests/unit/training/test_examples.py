@@ -29,8 +29,8 @@ from ops.training.cold_start.examples import SftExample, sample_examples
 from ops.training.cold_start.sampling import PrecachedResponse, Subtask, WorkflowSampler
 from ops.training.cold_start.teacher import TeacherWorkflows, build_teacher_team, collect_teacher_workflows
 from ops.training.cold_start.validation import ColdStartRecord
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from ops.workflow.grammar import Step, Workflow, parse_workflow
 from ops.workflow.team import NO_CLIENT, Team
 from tests.builders import Answering, make_response

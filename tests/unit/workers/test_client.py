@@ -14,7 +14,7 @@ import pytest
 from ops.config import Worker
 from ops.core.errors import ConfigError, DataError, OverBudget, WorkerRefused, WorkerUnreachable
 from ops.spending.ledger import Ledger
-from ops.workers.call import CallRecorder
+from ops.workers.live_call import CallRecorder
 from tests.unit.workers.conftest import ASK, KEY, ask, together
 
 PER_CALL = (10 * 1.0 + 5 * 2.0) / 1e6

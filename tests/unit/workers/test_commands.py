@@ -19,7 +19,7 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Bill, Ledger, OutgoingCall
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, open_backend
-from pipelines.commands.shown import PIPED_WIDTH
+from pipelines.commands.output import PIPED_WIDTH
 from tests.builders import make_problem
 from tests.command import podium
 

@@ -34,8 +34,8 @@ from ops.precaching.precache import build_solo_messages, precache_worker
 from ops.spending.ledger import Bill, Ledger
 from ops.store import ResponseCache, cache_material
 from ops.synthetic.problems import generate_problems
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from ops.workflow.judging import build_judge_request
 from tests.builders import make_problem
 

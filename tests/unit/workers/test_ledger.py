@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from ops.core.errors import DataError, OverBudget
 from ops.core.usage import MeanUsage, Usage
-from ops.spending.books import SpendingSum
+from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import Bill, Ledger, OutgoingCall, Reservation
 from ops.spending.ledger_store import SqlConnection
-from ops.spending.local import LocalLedgerStore
+from ops.spending.sqlite_ledger import LocalLedgerStore
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from ops.core.digests import write_digest
 from ops.core.errors import ConfigError, DataError
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses, response_file
-from ops.curation.signal import estimate_group_signals
+from ops.curation.training_signal import estimate_group_signals
 from ops.precaching.precache import precache_worker, write_responses
 from ops.precaching.profiles import find_best_worker, forecast_signal, profile_workers, score_oracle, tally_responses
 from ops.results.leaderboard import chart_accuracy_against_cost

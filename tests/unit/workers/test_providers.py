@@ -17,8 +17,8 @@ from ops.core.errors import ConfigError, RequestRejected, WorkerRefused, WorkerU
 from ops.core.messages import Message
 from ops.core.registry import PROVIDERS, Provider
 from ops.workers.failures import TransientFailure, classify_failure
+from ops.workers.pool_checks import find_unsent_settings
 from ops.workers.providers import import_litellm
-from ops.workers.unsent import find_unsent_settings
 from tests.faults.remote import PRICE
 from tests.unit.workers.conftest import ask
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ops.config import Worker
 from ops.core.errors import WorkerUnreachable
 from ops.workers.breaker import CircuitBreaker
-from ops.workers.machine import MachineLimits, open_machine_limits
+from ops.workers.machine_limits import MachineLimits, open_machine_limits
 from ops.workers.queue import QueuePlace, RatePacer, WorkerQueue
 from ops.workers.scheduling import CallDurations, Turn
 from tests.unit.workers.conftest import ASK

@@ -16,13 +16,13 @@ from ops.core.response import Response
 from ops.core.response_rows import ResponseRow, response_file
 from ops.core.workspace import Workspace
 from ops.grading import worker_prompt
-from ops.precaching.opening import open_client
+from ops.precaching.client_setup import open_client
 from ops.precaching.precache import build_solo_messages, precache_worker, write_responses
 from ops.precaching.replay import RecordedResponses, ReplayClient
-from ops.precaching.stored import WorkerBenchmark
+from ops.precaching.stored_profiles import WorkerBenchmark
 from ops.stages.responses import materialize_responses
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 from ops.workflow.execution import build_worker_messages, execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team

@@ -13,8 +13,8 @@ import pytest
 
 from ops.config import Pool, Worker, load_pool
 from ops.core.errors import ConfigError
+from ops.workers.pool_checks import check_pool, find_unsent_settings
 from ops.workers.providers import import_litellm, is_remote, provider_error, request_settings
-from ops.workers.unsent import check_pool, find_unsent_settings
 from tests.command import podium
 
 pytestmark = pytest.mark.usefixtures("litellm_at_hand")

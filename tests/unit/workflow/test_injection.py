@@ -20,10 +20,15 @@ from ops.config import Prompting, RoundLimits, Worker
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.precaching.precache import build_solo_messages
-from ops.workflow.controls import KNOWN_CONTROL_TOKENS, control_token_pattern, escape_control_tokens, escape_messages
+from ops.workflow.answer_rounds import Question, answer_questions
+from ops.workflow.control_tokens import (
+    KNOWN_CONTROL_TOKENS,
+    control_token_pattern,
+    escape_control_tokens,
+    escape_messages,
+)
 from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import Question, answer_questions
 from ops.workflow.prompt import FewShot, build_recursive_messages
 from ops.workflow.team import Team
 from ops.workflow.trace import WorkflowTrace

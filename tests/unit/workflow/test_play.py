@@ -14,9 +14,9 @@ from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
+from ops.workflow.answer_rounds import CallBudget, Question, answer_questions
 from ops.workflow.cards import WorkerCard
 from ops.workflow.grammar import Step, Workflow
-from ops.workflow.play import CallBudget, Question, answer_questions
 from ops.workflow.team import Team
 from ops.workflow.trace import QuestionTrace
 from tests.builders import Answering, make_problem

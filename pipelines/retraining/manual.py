@@ -6,16 +6,16 @@ import dagster as dg
 from rich.console import Console
 from rich.table import Table
 
-from assets.change import PendingChange, find_pending_change, get_champion
+from assets.pool_change import PendingChange, find_pending_change, get_champion
 from ops.config import Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.estimate import Estimate
 from ops.retraining.standing import load_training_decision
-from ops.spending.books import format_usd
+from ops.spending.bookings import format_usd
 from ops.workers.pool import compare_pools
-from pipelines.asking import confirm_spending, show_spending
-from pipelines.commands.shown import print_json
+from pipelines.commands.output import print_json
+from pipelines.confirmation import confirm_spending, show_spending
 from pipelines.retraining.launch import estimate_change, estimate_drift_round, make_change_tags
 
 
@@ -25,7 +25,7 @@ def print_change(workspace: Workspace, as_json: bool = False) -> None:
     Raises `PodiumError`.
     """
     from assets.resources import RunResource
-    from pipelines.home import open_instance, prepare_home
+    from pipelines.dagster_home import open_instance, prepare_home
 
     prepare_home(workspace)
     console = Console(highlight=False)

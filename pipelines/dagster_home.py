@@ -14,7 +14,7 @@ from ops.core.errors import ConfigError
 from ops.core.processes import unique_process_name
 from ops.core.settings_files import parse_yaml, read_settings_text
 from ops.core.workspace import Workspace
-from pipelines.quiet import silence_tools
+from pipelines.startup import silence_tools
 
 CODE_LOCATION = "podium"
 """The UI's name for this code location; the same as in pyproject.toml, for `dagster dev` in the project's folder."""

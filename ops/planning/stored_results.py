@@ -18,8 +18,8 @@ from ops.core.errors import DataError
 from ops.core.once import InputMismatchError, check_inputs
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, load_responses
-from ops.evaluation.stored import COLD_START, CONDUCTOR, list_solo_workers, score_file, scores_key
 from ops.evaluation.stored_baselines import list_baseline_stores
+from ops.evaluation.stored_scores import COLD_START, CONDUCTOR, list_solo_workers, score_file, scores_key
 from ops.planning.estimate import MeasuredUsage, find_cached_calls, plan_precache_calls
 from ops.spending.ledger import Ledger, open_ledger
 from ops.spending.ledger_store import LEDGER_URL

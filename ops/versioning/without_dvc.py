@@ -10,7 +10,7 @@ from typing import Any
 
 from ops.config import digest
 from ops.core.atomic import TEMPORARY, sha256_of
-from ops.core.checked import DAMAGED_GLOB
+from ops.core.checked_files import DAMAGED_GLOB
 from ops.core.digests import DIGEST_SUFFIX
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace

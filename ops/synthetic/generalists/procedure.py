@@ -13,7 +13,7 @@ from ops.core.messages import Sample
 from ops.synthetic import sums
 from ops.synthetic.formal import format_expression_line
 from ops.synthetic.generalists import algebra, facts, programs, quantities
-from ops.synthetic.generalists.mind import (
+from ops.synthetic.generalists.skills import (
     SKILLS,
     GeneralistTask,
     Method,

@@ -11,7 +11,7 @@ import click
 
 from ops.core.errors import PodiumError
 from pipelines.commands.help import OrderedGroup
-from pipelines.ending import exit_stopped, explain_error, find_received_signal
+from pipelines.termination import exit_stopped, explain_error, find_received_signal
 
 Sections = Mapping[str, Mapping[str, str]]
 """Heading → command → "module:attribute"."""

@@ -17,7 +17,7 @@ from ops.core.response_rows import ResponseRow, load_responses, response_file
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import needs_every_worker
 from ops.precaching.profiles import find_best_worker
-from ops.precaching.stored import evaluation_folder, responses_key
+from ops.precaching.stored_profiles import evaluation_folder, responses_key
 from ops.results.table import concatenate_rows, reprice_rows, response_rows_as_scores, scan_responses, scan_rows
 from ops.workers.pool import reprice_responses as responses_at_prices
 

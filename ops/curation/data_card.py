@@ -11,9 +11,9 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Recipe
 from ops.core.documents import format_markdown_table
 from ops.core.problem import Problem
-from ops.curation.cover import stratum
+from ops.curation.diverse_choice import stratum
 from ops.curation.selector import SELECTORS, SelectionEvidence
-from ops.curation.signal import Tallies, count_agreements
+from ops.curation.training_signal import Tallies, count_agreements
 
 HISTOGRAM_BINS = 5
 """The number of columns of a histogram of weights from 0 to 1."""

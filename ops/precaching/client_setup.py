@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from ops.benchmarks.problem_files import read_evaluation_questions, read_problems
 from ops.config import Setup
-from ops.core.parts import check_parts, record_parts
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
-from ops.precaching.stored import evaluation_folder
+from ops.core.workspace_parts import check_parts, record_parts
+from ops.precaching.stored_profiles import evaluation_folder
 from ops.spending.ledger import open_ledger
 from ops.store import open_cache
-from ops.workers.call import Account
 from ops.workers.client import WorkerClient
+from ops.workers.live_call import Account
 
 if TYPE_CHECKING:
     from ops.precaching.replay import RecordedResponses

@@ -14,7 +14,7 @@ from ops.core.postgres import PostgresServer
 from ops.core.processes import ProcessId
 from ops.core.servers import LeaseRenewer
 from ops.spending.ledger_store import LEDGER_URL, Cursor, SqlConnection
-from ops.spending.local import SPENT_VIEW
+from ops.spending.sqlite_ledger import SPENT_VIEW
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ops.core.errors import PodiumError
-from ops.core.parts import accept_missing_parts, check_parts, find_missing_parts
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import accept_missing_parts, check_parts, find_missing_parts
 
 if TYPE_CHECKING:
     from ops.config import Setup

@@ -18,7 +18,7 @@ from ops.config import Worker
 from ops.config.base import digest
 from ops.core.errors import LimitsUnavailable
 from ops.core.servers import LeaseRenewer, hide_password, open_redis_client
-from ops.workers.machine import RequestTimes
+from ops.workers.machine_limits import RequestTimes
 
 LIMITS_URL = "PODIUM_LIMITS_URL"
 """The environment variable with the server of a team's worker limits, ``redis://HOST:PORT/DB``."""

@@ -32,7 +32,7 @@ def forecast_variances(setup: Setup, problems: Sequence[Problem]) -> dict[str, f
 
     Raises `DataError` if the responses cannot be read.
     """
-    from ops.curation.signal import estimate_group_signals, make_rescue_prior
+    from ops.curation.training_signal import estimate_group_signals, make_rescue_prior
     from ops.precaching.profiles import tally_responses
 
     rows = [row for row in read_graded_responses(setup.workspace.data / "responses") if row.worker in setup.pool.names]

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from ops.core.errors import PodiumError
 from ops.serving.engine import ServingEngine
-from ops.serving.loaded import LoadedVersion, VersionFiles
+from ops.serving.loaded_version import LoadedVersion, VersionFiles
 
 log = logging.getLogger(__name__)
 

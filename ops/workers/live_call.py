@@ -27,8 +27,8 @@ from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message, Sample
 from ops.core.registry import find_plugin
+from ops.core.request_batches import Batcher
 from ops.core.response import Response
-from ops.core.together import Batcher
 from ops.spending.ledger import Bill, Ledger, OutgoingCall, Reservation
 from ops.store import ClaimLost, ResponseCache
 from ops.workers.failures import TransientFailure, all_rejected_error, classify_failure, describe_error, may_be_billed

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
+from ops.conductor.from_scratch import ScratchConductor
 from ops.conductor.policy import Conductor, PolicyCard
-from ops.conductor.scratch import ScratchConductor
-from ops.conductor.served import ServedConductor
 from ops.conductor.untrained import PromptedConductor
+from ops.conductor.vllm_conductor import ServedConductor
 from ops.conductor.writer import WRITER_VARIABLE, load_conductor
 from ops.config import TRANSFORMERS, Pool, Price, Serving, load_pool, load_settings, pool_file
 from ops.core.errors import DataError, PodiumError
@@ -22,10 +22,10 @@ from ops.core.workspace import Workspace
 from ops.serving.batching import BatchWriter, CompletionWriter
 from ops.serving.request_options import RequestError, RequestOptions, check_worker_names, make_problem
 from ops.serving.scope import TrainingScope
-from ops.serving.strengths import WorkerStrengths
+from ops.serving.worker_strengths import WorkerStrengths
+from ops.workers.pool_checks import check_pool
 from ops.workers.providers import find_price
-from ops.workers.unsent import check_pool
-from ops.workflow.play import CallBudget
+from ops.workflow.answer_rounds import CallBudget
 from ops.workflow.team import Team
 
 MAX_SERVER_REQUESTS = 64

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ops.core.usage import MeanUsage
 from ops.spending.ledger_store import LedgerStore
-from ops.spending.local import LocalLedgerStore
+from ops.spending.sqlite_ledger import LocalLedgerStore
 
 _COUNTS = ("calls", "prompt_tokens", "completion_tokens", "lost")
 _SUMS = ", ".join([

@@ -15,8 +15,6 @@ from assets.conductor import (
     materialize_unchanged,
 )
 from assets.resources import Reporter, RunResource
-from assets.training_mix import training_mix
-from assets.worker_pool import worker_pool
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import write_run_plan
 
@@ -32,7 +30,7 @@ def get_adaptive_run_folder(podium: RunResource) -> Path:
 
 
 @dg.asset(
-    deps=[worker_pool, training_mix, conductor],
+    deps=[conductor],
     group_name="training",
     pool=placement.GPU_POOL,
     op_tags=placement.gpu_tags,

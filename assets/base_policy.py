@@ -5,17 +5,13 @@ import dagster as dg
 from assets import gate, metadata, placement
 from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.signal_forecast import signal_forecast
-from assets.training_mix import training_mix
-from assets.worker_pool import worker_pool
-from assets.worker_profiles import worker_profiles
-from assets.worker_responses import worker_responses
 from ops.precaching.client_setup import open_client
 from ops.training.cold_start.base_policy import base_policy_folder, is_intact_policy, make_base_policy
 from ops.training.cold_start.validation import ColdStartRecord
 
 
 @dg.asset(
-    deps=[worker_pool, worker_responses, training_mix, worker_profiles, signal_forecast],
+    deps=[signal_forecast],
     group_name="training",
     pool=placement.GPU_POOL,
     op_tags=placement.gpu_tags,

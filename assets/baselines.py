@@ -6,11 +6,8 @@ from assets import gate, metadata, partitions
 from assets.base_policy import base_policy
 from assets.last_result import is_rebuild_requested, report_unchanged
 from assets.opponents import are_opponents_scored, ask_opponents, list_score_folders
-from assets.raw_problems import raw_problems
 from assets.resources import Reporter, RunResource
 from assets.training_mix import training_mix
-from assets.worker_pool import worker_pool
-from assets.worker_responses import worker_responses
 from ops.core.once import data_version
 from ops.evaluation.baseline import needs_every_worker
 from ops.evaluation.baselines.oracle import estimate_oracles
@@ -19,13 +16,7 @@ from ops.results.leaderboard import format_accuracy
 
 
 @dg.asset(
-    deps=[
-        raw_problems,
-        worker_pool,
-        dg.AssetDep(worker_responses, partition_mapping=dg.AllPartitionMapping()),
-        training_mix,
-        base_policy,
-    ],
+    deps=[training_mix, base_policy],
     partitions_def=partitions.benchmarks,
     backfill_policy=partitions.single_run_backfill,
     group_name="evaluation",

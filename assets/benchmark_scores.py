@@ -6,10 +6,8 @@ import dagster as dg
 
 from assets import gate, metadata, partitions, placement
 from assets.last_result import is_rebuild_requested, report_unchanged
-from assets.raw_problems import raw_problems
 from assets.recursive_conductor import get_final_policy_folder, recursive_conductor
 from assets.resources import Reporter, RunResource, serve_local_workers
-from assets.worker_pool import worker_pool
 from ops.benchmarks.problem_files import describe_evaluation_tests
 from ops.core.charts import render_png
 from ops.core.once import data_version
@@ -23,7 +21,7 @@ from ops.workflow.strategy import measure_diversity
 
 
 @dg.asset(
-    deps=[raw_problems, worker_pool, recursive_conductor],
+    deps=[recursive_conductor],
     partitions_def=partitions.benchmarks,
     backfill_policy=partitions.single_run_backfill,
     group_name="evaluation",

@@ -5,11 +5,8 @@ import dagster as dg
 
 from assets import gate, metadata, placement
 from assets.opponents import ask_opponents, compare_policy
-from assets.raw_problems import raw_problems
 from assets.resources import Reporter, RunResource, serve_local_workers
-from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
-from assets.worker_responses import worker_responses
 from ops.config import PoolChange
 from ops.evaluation.stored_scores import CONDUCTOR
 from ops.planning.stored_results import find_unscored
@@ -21,7 +18,7 @@ from ops.workers.client import CallCounts
 
 
 @dg.asset(
-    deps=[raw_problems, worker_pool, worker_responses, worker_profiles],
+    deps=[worker_profiles],
     group_name="retraining",
     pool=placement.GPU_POOL,
     op_tags=placement.gpu_tags,

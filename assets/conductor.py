@@ -15,8 +15,6 @@ from assets.base_policy import base_policy
 from assets.dagster_private import DagsterPipesExecutionError
 from assets.resources import OnProgress, Reporter, RunResource, count_calls_of_run, serve_local_workers
 from assets.training_mix import training_mix
-from assets.worker_pool import worker_pool
-from assets.worker_profiles import worker_profiles
 from ops.config import UntrainedPolicy
 from ops.core.charts import render_png
 from ops.core.errors import PodiumError
@@ -67,7 +65,7 @@ def has_training_stage(podium: RunResource, section: Literal["adaptive", "recurs
 
 
 @dg.asset(
-    deps=[worker_pool, worker_profiles, training_mix, base_policy],
+    deps=[training_mix, base_policy],
     group_name="training",
     pool=placement.GPU_POOL,
     op_tags=placement.gpu_tags,

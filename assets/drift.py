@@ -5,12 +5,8 @@ from datetime import UTC, date, datetime
 import dagster as dg
 
 from assets import gate, metadata, placement
-from assets.benchmark_scores import benchmark_scores
 from assets.promotion import promotion
-from assets.raw_problems import raw_problems
 from assets.resources import Reporter, RunResource, serve_local_workers
-from assets.worker_pool import worker_pool
-from assets.worker_responses import worker_responses
 from ops.precaching.client_setup import open_client
 from ops.release import registry
 from ops.retraining.drift import run_drift_round
@@ -18,7 +14,7 @@ from ops.retraining.revisions import act_on_drift, describe_drift
 
 
 @dg.asset(
-    deps=[raw_problems, worker_pool, worker_responses, benchmark_scores, promotion],
+    deps=[promotion],
     group_name="retraining",
     pool=placement.GPU_POOL,
     op_tags=placement.gpu_tags,

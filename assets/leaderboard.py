@@ -8,14 +8,12 @@ from assets.last_result import is_rebuild_requested, report_unchanged
 from assets.opponents import compare_policy
 from assets.recursive_conductor import get_final_policy_folder
 from assets.resources import RunResource
-from assets.worker_pool import worker_pool
-from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
 from ops.core.once import data_version
 from ops.evaluation.comparison import comparison_file, outcomes_file
 
 
-@dg.asset(deps=[worker_pool, worker_responses, baselines, benchmark_scores], group_name="release", kinds={"python"})
+@dg.asset(deps=[baselines, benchmark_scores], group_name="release", kinds={"python"})
 def leaderboard(context: dg.AssetExecutionContext, podium: RunResource) -> dg.MaterializeResult:
     """Compare the Conductor with the cold start, the best worker, a random worker and the oracle, for each benchmark
     and in the mean."""

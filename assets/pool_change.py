@@ -17,8 +17,11 @@ from ops.retraining.standing import plan_required_work
 
 HANDLING_JOBS = ("lifecycle", "costs", RETRAINING_JOB)
 """Jobs whose success means that a pool's change has been handled."""
-CHANGE_TAG = "podium/change"
-"""Run tag: the champion's version, the last run that handled its pool, and the keys of the current pool."""
+PLAN_TAG = "plan"
+"""Run tag: the plan of the change."""
+CHANGE_TAG = ".dagster/podium_change"
+"""Run tag, which no page shows: the champion's version, the last run that handled its pool, and the keys of the current
+pool."""
 MAX_SEARCHED_RUNS = 50
 """How many runs of a job are searched for one of the champion's recipe."""
 
@@ -45,7 +48,7 @@ class PendingChange(NamedTuple):
     @property
     def tags(self) -> dict[str, str]:
         """Return the tags of a run for this change: the snapshot, the change and its plan."""
-        return {**self.podium.make_launch_tags(), CHANGE_TAG: self.key, "podium/plan": str(self.plan)}
+        return {**self.podium.make_launch_tags(), CHANGE_TAG: self.key, PLAN_TAG: str(self.plan)}
 
 
 class NoChampionError(PodiumError):

@@ -15,8 +15,6 @@ from assets.conductor import (
     materialize_unchanged,
 )
 from assets.resources import Reporter, RunResource
-from assets.training_mix import training_mix
-from assets.worker_pool import worker_pool
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import write_run_plan
 
@@ -55,7 +53,7 @@ def list_training_runs(podium: RunResource) -> dict[str, Path]:
 
 
 @dg.asset(
-    deps=[worker_pool, training_mix, adaptive_conductor],
+    deps=[adaptive_conductor],
     group_name="training",
     pool=placement.GPU_POOL,
     op_tags=placement.gpu_tags,

@@ -3,9 +3,8 @@
 import dagster as dg
 
 from assets.leaderboard import leaderboard
-from assets.recursive_conductor import get_final_policy_folder, list_training_runs, recursive_conductor
+from assets.recursive_conductor import get_final_policy_folder, list_training_runs
 from assets.resources import RunResource
-from assets.worker_pool import worker_pool
 from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import read_comparison
@@ -15,7 +14,7 @@ from ops.training.run.tracking import find_tracked_checkpoint, find_tracked_run
 from ops.training.run.training_run import RunResult
 
 
-@dg.asset(deps=[worker_pool, leaderboard, recursive_conductor], group_name="release", kinds={"mlflow"})
+@dg.asset(deps=[leaderboard], group_name="release", kinds={"mlflow"})
 def registered_model(podium: RunResource) -> dg.MaterializeResult:
     """Register the Conductor in MLflow as a version with the alias challenger. The same policy with the same scores is
     not registered twice."""

@@ -6,18 +6,11 @@ from pathlib import Path
 import dagster as dg
 
 from assets import metadata
-from assets.baselines import baselines
-from assets.benchmark_scores import benchmark_scores
 from assets.last_result import is_rebuild_requested, report_unchanged
-from assets.leaderboard import leaderboard
 from assets.promotion import promotion
-from assets.raw_problems import raw_problems
-from assets.recursive_conductor import get_final_policy_folder, list_training_runs, recursive_conductor
+from assets.recursive_conductor import get_final_policy_folder, list_training_runs
 from assets.resources import RunResource
-from assets.studies import study_assets
-from assets.training_mix import training_mix
-from assets.worker_pool import worker_pool
-from assets.worker_responses import worker_responses
+from assets.studies import policy_studies
 from ops.conductor.policy import policy_key
 from ops.config import digest
 from ops.core.errors import DataError
@@ -66,13 +59,10 @@ def get_page_file(podium: RunResource) -> Path:
 
 
 @dg.asset(
-    deps=[
-        raw_problems, worker_pool, worker_responses, training_mix, recursive_conductor, baselines, benchmark_scores,
-        leaderboard, promotion, *study_assets,
-    ],
+    deps=[promotion, policy_studies],
     group_name="release",
     kinds={"python", "mlflow"},
-)  # fmt: skip
+)
 def report(context: dg.AssetExecutionContext, podium: RunResource) -> dg.MaterializeResult:
     """Write all results as one HTML page, and attach it to the version in MLflow. No worker is called."""
     page = get_page_file(podium)

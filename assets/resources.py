@@ -13,7 +13,7 @@ from filelock import FileLock
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from assets import placement
-from assets.partitions import tag_recipe_benchmarks
+from assets.partitions import has_chosen_partitions, tag_recipe_benchmarks
 from ops.benchmarks.graded import configure_grading
 from ops.config import Setup, Snapshot, split_pool, with_pool
 from ops.core.errors import ConfigError
@@ -26,9 +26,12 @@ from ops.training.run.training_run import RunResult
 from ops.versioning import git_commit
 from ops.workers.client import CallCounts
 
-SNAPSHOT_TAG = "podium/snapshot"
-"""The run tag with the key of the snapshot from which a run works, a file in `.podium/snapshots`."""
-EXCLUSIVE_RUN_TAGS = {"podium/pipeline_run": "true"}
+RECIPE_TAG = "recipe"
+"""The run tag with the recipe and the seed. A run's row in the UI has room for few tags, and for short names."""
+SNAPSHOT_TAG = ".dagster/podium_snapshot"
+"""The run tag with the key of the snapshot from which a run works, a file in `.podium/snapshots`. No page shows a tag
+with this prefix; the first line of the run's log names the file."""
+EXCLUSIVE_RUN_TAGS = {".dagster/podium_pipeline_run": "true"}
 """The run tag of the jobs that exclude each other, because they write the same files."""
 RETRAINING_JOB = "retraining"
 """The name of the job that does the work which a change of the champion's pool requires."""
@@ -96,7 +99,8 @@ class RunResource(dg.ConfigurableResource):
         A run of `retraining` that a person starts is about the champion, whatever recipe the launchpad names.
         """
         if run.job_name != RETRAINING_JOB:
-            return self.make_launch_tags()
+            tags = self.make_launch_tags()
+            return {**tags, **run.tags} if has_chosen_partitions(run.tags) else tags
         from assets.pool_change import find_pending_change
 
         return find_pending_change(self, self.find_workspace(), instance).tags
@@ -145,9 +149,7 @@ class RunResource(dg.ConfigurableResource):
         snapshot.write(self.find_workspace().snapshots)
         return {
             SNAPSHOT_TAG: snapshot.key,
-            "podium/recipe": f"{snapshot.recipe_file}, seed {snapshot.recipe.seed}",
-            "podium/pool": f"{snapshot.pool.name} {snapshot.pool.answers_key} {snapshot.pool.prices_key}",
-            "podium/commit": snapshot.git_commit,
+            RECIPE_TAG: f"{snapshot.recipe_file}, seed {snapshot.recipe.seed}",
             **tag_recipe_benchmarks(snapshot.recipe),
         }
 
@@ -172,7 +174,8 @@ def offer_recipes(podium: RunResource) -> type[RunResource]:
     files = sorted(file.stem for file in folder.glob("*.yaml"))
     if not files:
         raise ConfigError(folder, "", "holds no recipe", "Restore it, or let `podium init` lay it out")
-    names = StrEnum("Recipe", {name: name for name in files})  # type: ignore[misc]
+    # Dagster's message about another value contains the name of the type, and not the values that it has.
+    names = StrEnum(f"Recipe ({', '.join(files)})", {name: name for name in files})  # type: ignore[misc]
     default = names(podium.recipe) if podium.recipe in files else names(files[0])
     return type("Podium", (RunResource,), {
         "__doc__": "The recipe of the run, and its seed.",

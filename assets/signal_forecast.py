@@ -5,9 +5,7 @@ import dagster as dg
 from assets import metadata
 from assets.resources import RunResource
 from assets.training_mix import training_mix
-from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
-from assets.worker_responses import worker_responses
 from ops.planning.forecast import (
     compare_with_run,
     describe_basis,
@@ -18,7 +16,7 @@ from ops.planning.forecast import (
 )
 
 
-@dg.asset(deps=[worker_pool, worker_responses, worker_profiles, training_mix], group_name="training", kinds={"python"})
+@dg.asset(deps=[worker_profiles, training_mix], group_name="training", kinds={"python"})
 def signal_forecast(context: dg.AssetExecutionContext, podium: RunResource) -> dg.MaterializeResult:
     """Forecast the share of groups from which GRPO can learn, the cost in USD and the hours. The last run is shown for
     comparison."""

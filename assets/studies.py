@@ -1,13 +1,13 @@
-"""One asset for each study, from the code and from config/studies.yaml. No job materializes them."""
+"""`policy_studies[study]` and `recipe_studies[study]`: the studies from the code and those of config/studies.yaml."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import dagster as dg
 from pydantic import Field
 
-from assets import gate, metadata, placement
+from assets import gate, metadata, partitions, placement
 from assets.conductor import train_with_local_workers
 from assets.recursive_conductor import list_training_runs
 from assets.resources import Reporter, RunResource, count_calls_of_run, serve_local_workers
@@ -23,11 +23,10 @@ from ops.stages.study_context import StudyContext
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.workers.client import CallCounts
 
-GROUP = "experiments"
-ASSET_PREFIX = "study"
-"""The prefix of the assets' names, because a study may have the name of another asset."""
-UNREADABLE_ASSET = "studies_yaml"
-"""The asset that takes the place of all studies of a file that cannot be read."""
+POLICY_STUDIES, RECIPE_STUDIES = "policy_studies", "recipe_studies"
+"""The asset of the studies in code, which train nothing, and the asset of the studies in config/studies.yaml."""
+UNREADABLE_STUDY = "studies_yaml"
+"""The partition that takes the place of all studies of a file that cannot be read."""
 
 
 class StudyOptions(dg.Config):
@@ -38,9 +37,9 @@ class StudyOptions(dg.Config):
     )
 
 
-def make_asset_name(study: str) -> str:
-    """Return the name of the study's asset."""
-    return f"{ASSET_PREFIX}/{study}"
+def find_asset_name(study: str) -> str:
+    """Return the name of the asset of which the study is a partition."""
+    return POLICY_STUDIES if study in STUDIES else RECIPE_STUDIES
 
 
 def load_study(podium: RunResource, name: str, only: tuple[str, ...] = ()) -> Study:
@@ -103,70 +102,93 @@ def _open_study(
         )
 
 
-def _list_read_assets(entry: RecipeStudy | PolicyStudy) -> list[str]:
-    """Return the assets that a study reads."""
-    needed = list_needs(entry)
-    reads = {
-        "raw_problems": True, "worker_pool": "workers" in needed, "training_mix": "training" in needed,
-        "base_policy": isinstance(entry, Changes), entry.after: True,
-    }  # fmt: skip
-    return [asset for asset, read in reads.items() if read]
+def _run_studies(
+    context: dg.AssetExecutionContext,
+    config: StudyOptions,
+    podium: RunResource,
+    reporter: Reporter,
+    trainer: dg.PipesSubprocessClient,
+) -> dg.MaterializeResult:
+    """Run the studies of the run's partitions one after the other."""
+    total = CallCounts()
+    for name in context.partition_keys:
+        study = load_study(podium, name, tuple(config.changes))
+        with _open_study(context, podium, reporter, trainer, study) as making:
+            found = run_study(study, load_study_inputs(podium), making)
+        made = (*map(count_calls_of_run, making.results), *(client.counts for client in making.clients))
+        calls = sum(made, CallCounts())
+        facts = {**metadata.describe_findings(study.entry.title, found), **metadata.describe_calls(calls)}
+        context.add_asset_metadata(facts, partition_key=name)
+        total = total + calls
+    reporter.count_calls(context, total)
+    return dg.MaterializeResult()
 
 
-def _make_asset(name: str, entry: RecipeStudy | PolicyStudy) -> dg.AssetsDefinition:
-    needed = list_needs(entry)
-    trains, on_gpu = "training" in needed, isinstance(entry, RecipeStudy)
+def describe_recipe_studies(config: Path) -> dict[str, str]:
+    """Return the name → the description of each study in the file; for a file that cannot be read, one name and the
+    reason."""
+    known = try_load_studies(config)
+    if isinstance(known, Studies):
+        return _describe_studies(known.studies)
+    return {UNREADABLE_STUDY: f"The studies of config/{FILE} cannot be read. {known}"}
+
+
+def _describe_studies(entries: Mapping[str, RecipeStudy | PolicyStudy]) -> dict[str, str]:
+    return {name: f"{entry.title}: {entry.about}." for name, entry in entries.items()}
+
+
+def _format_description(said: str, studies: Mapping[str, str]) -> str:
+    return "\n".join([said, "", *(f"* `{name}`: {about}" for name, about in studies.items())])
+
+
+@dg.asset(
+    deps=["benchmark_scores"],
+    partitions_def=dg.StaticPartitionsDefinition(list(STUDIES)),
+    backfill_policy=partitions.single_run_backfill,
+    group_name="experiments",
+    kinds={"litellm"},
+    description=_format_description(
+        "Study the workflows of the trained policy. These studies train nothing.", _describe_studies(STUDIES)
+    ),
+)
+def policy_studies(
+    context: dg.AssetExecutionContext,
+    config: StudyOptions,
+    podium: RunResource,
+    reporter: dg.ResourceParam[Reporter],
+    trainer: dg.PipesSubprocessClient,
+) -> dg.MaterializeResult:
+    """Run the studies in the code."""
+    return _run_studies(context, config, podium, reporter, trainer)
+
+
+def make_recipe_studies(config: Path) -> list[dg.AssetsDefinition]:
+    """Return the asset of the studies in the file, if it has any. For a file that cannot be read, the asset has one
+    partition, which fails with the reason."""
+    studies = describe_recipe_studies(config)
+    if not studies:
+        return []
 
     @dg.asset(
-        name=name,
-        key_prefix=ASSET_PREFIX,
-        deps=_list_read_assets(entry),
-        group_name=GROUP,
-        pool=placement.GPU_POOL if on_gpu else None,
-        op_tags=placement.gpu_tags if on_gpu else None,
-        kinds={*({"pytorch"} if trains else ()), *({"huggingface", "litellm"} if needed else {"python"})},
-        description=f"{entry.title}: {entry.about}.",
+        deps=["benchmark_scores"],
+        partitions_def=dg.StaticPartitionsDefinition(list(studies)),
+        backfill_policy=partitions.single_run_backfill,
+        group_name="experiments",
+        pool=placement.GPU_POOL,
+        op_tags=placement.gpu_tags,
+        kinds={"pytorch", "huggingface", "litellm"},
+        description=_format_description("Study a recipe. Most of these studies train it with changes.", studies),
     )
-    def study(
+    def recipe_studies(
         context: dg.AssetExecutionContext,
         config: StudyOptions,
         podium: RunResource,
         reporter: dg.ResourceParam[Reporter],
         trainer: dg.PipesSubprocessClient,
     ) -> dg.MaterializeResult:
-        chosen = load_study(podium, name, tuple(config.changes))
-        with _open_study(context, podium, reporter, trainer, chosen) as making:
-            found = run_study(chosen, load_study_inputs(podium), making)
-        made = (*map(count_calls_of_run, making.results), *(client.counts for client in making.clients))
-        calls = sum(made, CallCounts())
-        reporter.count_calls(context, calls)
-        return dg.MaterializeResult(
-            metadata={**metadata.describe_findings(entry.title, found), **metadata.describe_calls(calls)}
-        )
+        if context.partition_keys == [UNREADABLE_STUDY]:
+            require_studies(podium.get_snapshot().studies)
+            raise PodiumError(f"config/{FILE} can be read now: reload the code location to see its studies")
+        return _run_studies(context, config, podium, reporter, trainer)
 
-    return study
-
-
-study_assets = [_make_asset(name, entry) for name, entry in STUDIES.items()]
-"""The assets of the studies in code, which train nothing."""
-
-
-def make_configured_assets(config: Path) -> list[dg.AssetsDefinition]:
-    """Return an asset for each study of the file. For a file that cannot be read, it is one asset that fails with the
-    reason."""
-    known = try_load_studies(config)
-    if isinstance(known, Studies):
-        return [_make_asset(name, entry) for name, entry in known.studies.items()]
-
-    @dg.asset(
-        name=UNREADABLE_ASSET,
-        key_prefix=ASSET_PREFIX,
-        deps=[dg.AssetKey("benchmark_scores")],
-        group_name=GROUP,
-        description=f"The studies of config/{FILE} cannot be read. {known}",
-    )
-    def unreadable(podium: RunResource) -> None:
-        require_studies(podium.get_snapshot().studies)
-        raise PodiumError(f"config/{FILE} can be read now: reload the code location to see its assets")
-
-    return [unreadable]
+    return [recipe_studies]

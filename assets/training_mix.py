@@ -8,7 +8,6 @@ from assets import metadata
 from assets.champion_standing import champion_standing
 from assets.last_result import is_rebuild_requested, report_unchanged
 from assets.resources import RunResource
-from assets.shortlist import shortlist
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.core.once import data_version
@@ -17,7 +16,7 @@ from ops.stages.data import data_files, make_mix_once
 
 
 @dg.asset(
-    deps=[shortlist, worker_responses, champion_standing],
+    deps=[worker_responses, champion_standing],
     group_name="training",
     kinds={"python", "dvc"},
     output_required=False,

@@ -5,7 +5,6 @@ import dagster as dg
 from assets import metadata
 from assets.last_result import is_rebuild_requested, report_unchanged
 from assets.resources import RunResource
-from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops import versioning
 from ops.core.atomic import write_bytes
@@ -19,7 +18,7 @@ from ops.results.statistics import average_estimates
 from ops.stages.data import data_files, make_profiles_once
 
 
-@dg.asset(deps=[worker_pool, worker_responses], group_name="workers", kinds={"python", "dvc"})
+@dg.asset(deps=[worker_responses], group_name="workers", kinds={"python", "dvc"})
 def worker_profiles(context: dg.AssetExecutionContext, podium: RunResource) -> dg.MaterializeResult:
     """Measure the accuracy, tokens, USD, latency and failures of every worker, of the best one and of the oracle."""
     setup = podium.load_setup()

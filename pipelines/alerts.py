@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.placement import TEAM_VARIABLE
-from assets.resources import RunResource
+from assets.resources import RECIPE_TAG, RunResource
 from ops.alerts import notify
 from ops.alerts.catalogue import CAP_REACHED, FIRST_STEP_INVALID, RUN_FAILED
 from ops.config import load_alerts
@@ -51,10 +51,11 @@ def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run:
     errors = list(_iterate_errors(instance, run))
     budget = any(error.cls_name == OverBudget.__name__ or CAP_MESSAGE in error.message for error in errors)
     name = _describe_run(run.asset_selection) if run.asset_selection else run.job_name
-    text = f"run {run.run_id} of {name}\n{run.tags.get('podium/recipe', '')}\n\n"
+    named = run.tags.get(RECIPE_TAG, "")
+    text = f"run {run.run_id} of {name}\n{named}\n\n"
     text += _find_cause(errors) or _find_failure_message(instance, run)
     page = find_run_url(workspace, run.run_id)
-    recipe, _, seed = run.tags.get("podium/recipe", "").partition(", seed ")
+    recipe, _, seed = named.partition(", seed ")
     if any(INVALID_FIRST_STEP in error.message for error in errors):
         title = f"{name} stopped in its first step of training"
         notify(workspace, FIRST_STEP_INVALID.make_notice(title, text, page, recipe=recipe, seed=seed))

@@ -9,9 +9,9 @@ import dagster as dg
 import assets as stages
 from assets.placement import make_executor
 from assets.resources import LogReporter, Reporter, RunResource, offer_recipes
-from assets.studies import make_configured_assets
+from assets.studies import make_recipe_studies
 from pipelines.alerts import make_failure_sensor
-from pipelines.lifecycle import make_jobs, make_retraining_job, make_study_jobs
+from pipelines.lifecycle import find_study_recipes, make_jobs, make_retraining_job, make_study_jobs, resolve_jobs
 from pipelines.release import make_release_jobs
 from pipelines.retraining.schedules import make_scheduled_jobs, make_schedules
 from pipelines.retraining.sensor import make_pool_alert_sensor, make_pool_sensor
@@ -41,24 +41,36 @@ def make_definitions(
     silence_tools()
     chosen = podium or RunResource()
     storage = dg.FilesystemIOManager(base_dir=str(chosen.find_workspace().dagster_home / "storage"))
+    offered = offer_recipes(chosen)
+    config = chosen.find_workspace().config
     resources = {
-        "podium": offer_recipes(chosen).configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
+        "podium": offered.configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
         "reporter": reporter or LogReporter(),
         # The first request to stop finishes a step; the second ends this process and its trainer.
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
         # Assets read each other's files, so nothing goes through it. Configured here: no launchpad offers it.
         "io_manager": dg.IOManagerDefinition(storage.create_io_manager),
     }
-    studies = make_configured_assets(chosen.find_workspace().config)
     retraining = make_retraining_job()
-    return dg.Definitions(
-        assets=dg.map_asset_specs(_add_owner, [*dg.load_assets_from_package_module(stages), *studies]),
+    assets = dg.Definitions(
+        assets=dg.map_asset_specs(
+            _add_owner, [*dg.load_assets_from_package_module(stages), *make_recipe_studies(config)]
+        ),
         asset_checks=dg.load_asset_checks_from_package_module(stages),
-        jobs=[*make_jobs(), retraining, *make_study_jobs(studies), *make_scheduled_jobs(), *make_release_jobs(chosen)],
+        jobs=[*make_jobs(), retraining, *make_study_jobs(config), *make_scheduled_jobs()],
+        resources=resources,
+        executor=make_executor(),
+        loggers=loggers,
+    )
+    usual, others = str(offered.model_fields["recipe"].default), find_study_recipes(config)
+    return dg.Definitions(
+        assets=assets.assets,
+        asset_checks=assets.asset_checks,
+        jobs=[*resolve_jobs(assets, usual, others), *make_release_jobs(chosen)],
         schedules=make_schedules(),
         sensors=[make_pool_sensor(retraining), make_pool_alert_sensor(), make_failure_sensor(chosen)],
         resources=resources,
-        executor=make_executor(),
+        executor=assets.executor,
         loggers=loggers,
     )
 

@@ -6,14 +6,16 @@ decides where the steps run (`assets/placement.py`): in this process, in one pro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import dagster as dg
 
 from assets import partitions
 from assets.resources import EXCLUSIVE_RUN_TAGS, RETRAINING_JOB
-from assets.studies import make_asset_name
+from assets.studies import POLICY_STUDIES, RECIPE_STUDIES, describe_recipe_studies
+from ops.config.studies import Studies, try_load_studies
 from ops.core.errors import PodiumError
 from ops.evaluation.study import STUDIES
 
@@ -83,11 +85,36 @@ def make_jobs() -> list[dg.UnresolvedAssetJobDefinition]:
     return [make_asset_job(name, *part) for name, part in JOBS.items()]
 
 
-def make_asset_job(name: str, assets: Sequence[str], description: str) -> dg.UnresolvedAssetJobDefinition:
-    """Make a job over every benchmark, of which only one run is active at a time."""
-    return dg.define_asset_job(
-        name, list(assets), description=description, tags=EXCLUSIVE_RUN_TAGS | partitions.tag_all_benchmarks()
-    )
+def make_asset_job(
+    name: str, assets: Sequence[str], description: str, tags: Mapping[str, str] | None = None
+) -> dg.UnresolvedAssetJobDefinition:
+    """Make a job with those run tags; by default, a job over every benchmark of which only one run is active at a
+    time."""
+    default = EXCLUSIVE_RUN_TAGS | partitions.tag_all_benchmarks()
+    return dg.define_asset_job(name, list(assets), description=description, tags=default if tags is None else tags)
+
+
+def resolve_jobs(definitions: dg.Definitions, recipe: str, others: Mapping[str, str]) -> list[dg.JobDefinition]:
+    """Return the asset jobs of these definitions as jobs without partitions, of that recipe by default; `others` maps
+    jobs to their recipes.
+
+    The tags of a job select the partitions of its assets. If Dagster knew the job as partitioned, its launchpad would
+    ask for one partition of it.
+    """
+    jobs = [definitions.resolve_job_def(job.name) for job in definitions.jobs or ()]
+    return [
+        job.graph.to_job(
+            job.name,
+            description=job.description,
+            resource_defs=job.resource_defs,
+            config={"resources": {"podium": {"config": {"recipe": others.get(job.name, recipe)}}}},
+            tags=job.tags,
+            executor_def=job.executor_def,
+            logger_defs=job.loggers,
+            asset_layer=job.asset_layer,
+        )
+        for job in jobs
+    ]
 
 
 def describe_unfinished_run(instance: dg.DagsterInstance) -> str:
@@ -102,16 +129,24 @@ def require_no_unfinished_run(instance: dg.DagsterInstance) -> None:
         raise PodiumError(f"{said}. Wait for its end, or cancel it under Runs")
 
 
-def make_study_jobs(configured: Sequence[dg.AssetsDefinition]) -> list[dg.UnresolvedAssetJobDefinition]:
-    """Return the asset jobs of the assets outside `lifecycle`, which a person starts: the report and the studies."""
+def make_study_jobs(config: Path) -> list[dg.UnresolvedAssetJobDefinition]:
+    """Return the jobs of the assets outside `lifecycle`, which a person starts: the report and the studies."""
     about = "Run every study of the trained policy that trains nothing itself."
-    jobs: dict[str, tuple[Sequence[str | dg.AssetKey], str]] = {
-        "write_report": (["report"], "Write the report on all results. No worker is asked."),
-        "study_policy": ([make_asset_name(name) for name in STUDIES], about),
-    }
-    for asset in configured:
-        jobs[f"study_{asset.key.path[-1]}"] = ([asset.key], str(asset.specs_by_key[asset.key].description))
-    return [dg.define_asset_job(name, list(chosen), description=about) for name, (chosen, about) in jobs.items()]
+    jobs = [
+        make_asset_job("write_report", ["report"], "Write the report on all results. No worker is asked.", tags={}),
+        make_asset_job("study_policy", [POLICY_STUDIES], about, tags=partitions.tag_range(list(STUDIES))),
+    ]
+    for name, about in describe_recipe_studies(config).items():
+        jobs.append(make_asset_job(f"study_{name}", [RECIPE_STUDIES], about, tags=partitions.tag_range([name])))
+    return jobs
+
+
+def find_study_recipes(config: Path) -> dict[str, str]:
+    """Return the job of each study in the file → the recipe that it studies, if this recipe exists."""
+    known = try_load_studies(config)
+    studies = known.studies if isinstance(known, Studies) else {}
+    recipes = {f"study_{name}": entry.recipe for name, entry in studies.items()}
+    return {job: recipe for job, recipe in recipes.items() if (config / "recipes" / f"{recipe}.yaml").is_file()}
 
 
 def make_retraining_job() -> dg.UnresolvedAssetJobDefinition:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from assets.report import gather_run_evidence, publish_report
 from assets.resources import RunResource
-from assets.studies import make_asset_name as study_asset
+from assets.studies import POLICY_STUDIES, RECIPE_STUDIES
 from ops.config.studies import load_studies
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
@@ -34,7 +34,9 @@ def reproduce(workspace: Workspace, seed: int | None = None, yes: bool = True) -
     """
     run_job(workspace, RECIPE, seed, yes=yes)
     own = [name for name, entry in load_studies(workspace.config).studies.items() if entry.recipe == RECIPE]
-    materialize_assets(workspace, RECIPE, seed, [study_asset(name) for name in (*STUDIES, *own)])
+    materialize_assets(workspace, RECIPE, seed, [POLICY_STUDIES], partitions=list(STUDIES))
+    for name in own:
+        materialize_assets(workspace, RECIPE, seed, [RECIPE_STUDIES], partitions=[name])
     materialize_assets(workspace, RECIPE, seed, ["report"])
     evidence = gather_run_evidence(RunResource(root=str(workspace.root), recipe=RECIPE, seed=seed))
     page = report_file(workspace, evidence.run)

@@ -64,16 +64,20 @@ def materialize_assets(
     seed: int | None,
     assets: Sequence[str],
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    partitions: Sequence[str] = (),
 ) -> None:
-    """Materialize unpartitioned assets without their upstream assets. `settings` maps an asset's name to its options.
+    """Materialize assets without their upstream assets. `settings` maps an asset's name to its options.
 
-    Raises the errors of `run_job`.
+    `partitions` are those of partitioned assets, as they follow each other there. Raises the errors of `run_job`.
     """
     import dagster as dg
 
+    from assets.partitions import tag_range
+
     with open_session(workspace, recipe, seed, (), _console()) as place:
-        chosen = [dg.AssetKey.from_user_string(name) for name in assets]
-        place.execute(place.definitions.resolve_implicit_global_asset_job_def(), chosen, settings=settings)
+        job = place.definitions.resolve_implicit_global_asset_job_def()
+        tags = tag_range(partitions) if partitions else {}
+        place.execute(job, [dg.AssetKey(name) for name in assets], tags, settings)
 
 
 def _console() -> Console:

@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import fill
 
 from assets.resources import RunResource
-from assets.studies import load_study, load_study_inputs, make_asset_name
+from assets.studies import find_asset_name, load_study, load_study_inputs
 from ops.config.studies import RecipeStudy
 from ops.core.atomic import write_bytes
 from ops.core.documents import format_markdown_table
@@ -63,9 +63,9 @@ def run_study(
     for podium in podiums:
         if isinstance(entry, RecipeStudy):
             run_job(workspace, recipe, podium.seed)
-        asset = make_asset_name(name)
-        settings = {asset.replace("/", "__"): {"changes": list(only)}}
-        materialize_assets(workspace, recipe, podium.seed, [asset], settings)
+        asset = find_asset_name(name)
+        settings = {asset: {"changes": list(only)}}
+        materialize_assets(workspace, recipe, podium.seed, [asset], settings, partitions=[name])
         lab = load_study_inputs(podium)
         by_seed[lab.setup.recipe.seed] = (store := StudyStore(study, lab)).read_arms()
         found = store.read_findings()

@@ -129,8 +129,7 @@ class Terminal:
             took = time.monotonic() - self._began.get(name, time.monotonic())
             self._remove_bar()
             note = self._note.pop(name, "")
-            shown = name.replace("__", "/")  # Dagster joins the parts of an asset's key in a step's name
-            self.console.print(f"  [green]✓[/green] {shown:<32} [dim]{took:5.1f} s  {note}[/dim]")
+            self.console.print(f"  [green]✓[/green] {name:<32} [dim]{took:5.1f} s  {note}[/dim]")
 
     def _remove_bar(self) -> None:
         if self._bar is not None:

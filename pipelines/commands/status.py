@@ -142,11 +142,13 @@ def _list_runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:
 
 
 def _describe_record(record: dg.RunRecord) -> dict[str, Any]:
+    from assets.resources import RECIPE_TAG
+
     run, ended = record.dagster_run, record.end_time
     return {
         "run": run.run_id,
         "job": run.job_name if not run.asset_selection else ", ".join(sorted(map(_asset_name, run.asset_selection))),
-        "recipe": run.tags.get("podium/recipe", ""),
+        "recipe": run.tags.get(RECIPE_TAG, ""),
         "status": run.status.value.lower(),
         "started": _format_time(record.start_time) if record.start_time else None,
         "seconds": ended - record.start_time if ended and record.start_time else None,

@@ -22,7 +22,7 @@ from ops.workers.client import WorkerClient
 POOL_CHANGED, MONTHLY_CHECK = "pool_changed", "monthly_check"
 """The sensor and the schedule that execute the plan of a change."""
 APPROVAL_HINT = "`podium retrain`, or the job `retraining` from its launchpad, starts it"
-ESTIMATE_TAG = "podium/estimate"
+ESTIMATE_TAG = "estimate"
 """Run tag: the expected cost of the run."""
 
 
@@ -50,9 +50,7 @@ def is_automation_on(instance: dg.DagsterInstance) -> bool:
     )
 
 
-def decide_launch(
-    workspace: Workspace, instance: dg.DagsterInstance, found: PendingChange, cause: str
-) -> LaunchDecision:
+def decide_launch(workspace: Workspace, instance: dg.DagsterInstance, found: PendingChange) -> LaunchDecision:
     """Return the run that executes the plan of a change, if it costs at most `retraining.budget_usd` and no earlier one
     failed.
 
@@ -68,7 +66,7 @@ def decide_launch(
         request = dg.RunRequest(
             run_key=found.key,
             run_config=found.podium.make_run_config(),
-            tags=make_change_tags(found, priced) | {"podium/cause": cause},
+            tags=make_change_tags(found, priced),
         )
         return LaunchDecision(request)
     why = f"needs approval: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVAL_HINT}"

@@ -100,9 +100,7 @@ def retrain_champion(workspace: Workspace, yes: bool = True) -> bool:
         print_plan(console, found, priced)
         confirm_spending(found.snapshot.setup(workspace), yes, priced.usd)
         job = place.definitions.resolve_job_def("retraining")
-        place.with_resource(found.podium).execute(
-            job, tags=make_change_tags(found, priced) | {"podium/cause": "podium retrain"}
-        )
+        place.with_resource(found.podium).execute(job, tags=make_change_tags(found, priced))
     return print_decision(console, workspace, found.snapshot)
 
 

@@ -47,7 +47,7 @@ def make_monthly_check() -> dg.ScheduleDefinition:
             return dg.SkipReason(str(error))
         if found.plan.is_empty:
             return dg.SkipReason(f"nothing changed in the pool {found.snapshot.pool.name}: the champion stays")
-        made = decide_launch(workspace, instance, found, "schedule")
+        made = decide_launch(workspace, instance, found)
         for note in made.observations:
             instance.report_runless_asset_event(note)
         return made.request or dg.SkipReason(made.reason)
@@ -69,11 +69,7 @@ def make_nightly_drift() -> dg.ScheduleDefinition:
     def schedule(podium: RunResource) -> dg.RunRequest:
         known = load_champion(podium.load_setup().workspace)
         here = podium.for_new_run(known.snapshot) if known else podium
-        tags = {
-            "podium/cause": "schedule",
-            ESTIMATE_TAG: str(estimate_drift_round(here.load_setup())),
-            **here.make_launch_tags(),
-        }
+        tags = {ESTIMATE_TAG: str(estimate_drift_round(here.load_setup())), **here.make_launch_tags()}
         return dg.RunRequest(run_config=here.make_run_config(), tags=tags)
 
     return schedule

@@ -32,7 +32,7 @@ def make_pool_sensor(
 
     @dg.sensor(
         name=POOL_CHANGED,
-        job=retraining,
+        job_name=retraining.name,
         minimum_interval_seconds=15,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Starts the retraining when the champion's pool has changed and its files are stable.",
@@ -54,7 +54,7 @@ def make_pool_sensor(
         if wait := settling.remaining_wait_s(found.snapshot.retraining.settle_s, clock()):
             why = f"{found.plan}: edited recently, settling for {wait:.0f} s more"
             return _sensor_result(context, LaunchDecision(reason=why), settling)
-        return _sensor_result(context, decide_launch(workspace, context.instance, found, "pool changed"), settling)
+        return _sensor_result(context, decide_launch(workspace, context.instance, found), settling)
 
     return sensor
 

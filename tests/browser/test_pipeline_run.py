@@ -122,7 +122,7 @@ def test_ticks_say_which_run_they_ask_for_and_why_they_skip(launched: Launched, 
     with launched.history() as instance:
         wait(lambda: instance.get_runs(dg.RunsFilter(job_name="retraining")))
         [costs] = instance.get_runs(dg.RunsFilter(job_name="retraining"))
-        assert costs.tags["podium/plan"].startswith("another price: ")
+        assert costs.tags["plan"].startswith("another price: ")
         page.goto(sensor)
         requested = rows.filter(has_text="1 run requested")
         requested.get_by_text(costs.run_id[:8]).wait_for()

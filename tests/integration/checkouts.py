@@ -86,7 +86,7 @@ def materialize(
 ) -> dg.ExecuteInProcessResult:
     """Run these assets with their checks, as the UI would."""
     job = make_definitions(podium).resolve_implicit_global_asset_job_def()
-    keys = [dg.AssetKey.from_user_string(name) for name in names]
+    keys = [dg.AssetKey(name) for name in names]
     return job.execute_in_process(instance=instance, asset_selection=keys, partition_key=partition, **options)
 
 
@@ -129,7 +129,7 @@ def command(
 def crown(workspace: Workspace, podium: RunResource, policy: str = "small-0123456789ab") -> str:
     """Register a version of that policy key, with a snapshot of the present files, as champion without training or
     scores."""
-    tags = {"policy": policy, "snapshot": podium.make_launch_tags()["podium/snapshot"], "recipe": str(podium.recipe)}
+    tags = {"policy": policy, "snapshot": podium.get_snapshot().key, "recipe": str(podium.recipe)}
     with mlflow_store.connect(workspace) as client:
         home = mlflow_store.get_or_create_experiment(client, workspace)
         run = client.create_run(home)

@@ -82,7 +82,7 @@ def test_a_failed_run_sends_one_alert(
     workspace: Workspace, instance: dg.DagsterInstance, tmp_path: Path, error: Exception | None, kind: str, title: str
 ) -> None:
     error = error or PodiumError(f"training failed: {refused(tmp_path)}")
-    run_id = failed_run(workspace, instance, error, **{"podium/recipe": "small, seed 3"})
+    run_id = failed_run(workspace, instance, error, recipe="small, seed 3")
     notice = only_notice(workspace)
     assert (notice.kind, notice.title) == (kind, title)
     assert notice.command == "podium run small --seed 3" and "Command: podium run" in notice.body

@@ -98,7 +98,7 @@ def test_a_failed_check_blocks_later_steps_of_the_run(gated: Gated) -> None:
     others = [problem for problem in shortlisted(gated.podium.load_setup()) if problem.domain != "code"]
     write_problems(gated.project.data / "shortlist.jsonl", [*others, wrong])
     write_responses([STRAY], response_file(gated.project.data / "responses", "guesser", "mmlu"))
-    result = gated.materialize("training_mix", "base_policy")
+    result = gated.materialize("training_mix", "signal_forecast", "base_policy")
     assert not result.success
     assert materialized(result) == {"training_mix"}
     checks = evaluations(result)

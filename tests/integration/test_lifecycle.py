@@ -291,8 +291,8 @@ def test_a_price_edited_while_it_ran_waits_for_the_next_run(pipeline: Finished, 
 def test_the_edit_computes_costs_again_and_asks_and_trains_nothing(
     pipeline: Finished, instance: dg.DagsterInstance
 ) -> None:
-    assert pipeline.edit.tick.tags["podium/plan"].startswith("another price: ")
-    assert "nothing to pay" in pipeline.edit.tick.tags["podium/estimate"]
+    assert pipeline.edit.tick.tags["plan"].startswith("another price: ")
+    assert "nothing to pay" in pipeline.edit.tick.tags["estimate"]
     materialized = {
         event.dagster_event.asset_key.to_user_string()
         for event in instance.all_logs(pipeline.edit.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)

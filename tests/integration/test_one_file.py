@@ -108,7 +108,7 @@ setup = Setup.read(Workspace(root), "one")
 """
 LOOK = """
 import asyncio
-from assets.studies import study_assets
+from assets.studies import policy_studies
 from assets.partitions import benchmarks
 from ops.benchmarks.registry import training_benchmarks
 from ops.benchmarks.problem_files import read_training_candidates
@@ -176,7 +176,7 @@ print(json.dumps({
     "rewards": rewards,
     "logged": steps[0].metrics["term/tokens"],
     "studies": list(STUDIES),
-    "assets": [key.path[-1] for made in study_assets for key in made.keys],
+    "assets": policy_studies.partitions_def.get_partition_keys(),
 }))
 """
 

@@ -25,7 +25,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from rich.console import Console
 
 from assets.opponents import find_base_policy
-from assets.pool_change import CHANGE_TAG, HANDLING_JOBS, PendingChange, find_pending_change
+from assets.pool_change import HANDLING_JOBS, PendingChange, find_pending_change
 from assets.resources import RETRAINING_JOB, SNAPSHOT_TAG, RunResource
 from ops.alerts.notify import load_notices
 from ops.benchmarks.problem_files import read_evaluation_questions, read_problems
@@ -271,9 +271,9 @@ def test_a_change_becomes_one_run_of_its_plan_for_the_champions_recipe(
 ) -> None:
     ticking.change(edit)
     request = ticking.settled()
-    assert request.tags["podium/plan"] == plan
+    assert request.tags["plan"] == plan
     assert estimate in request.tags[ESTIMATE_TAG]
-    assert request.tags["podium/recipe"].startswith("small,")
+    assert request.tags["recipe"].startswith("small,")
     assert dg.validate_run_config(ticking.job, request.run_config)
     asked = Snapshot.read(ticking.workspace.snapshots, request.tags[SNAPSHOT_TAG])
     assert asked.change is not None and asked.recipe.name == "small"
@@ -305,7 +305,7 @@ def test_an_edit_during_a_run_is_handled_once_after_it(ticking: Ticking) -> None
     assert "is not finished" in ticking.said(600)
     succeed(ticking.instance, run)
     second = ticking.settled()
-    assert second.tags["podium/plan"] == "another price: algebraist (costs)"
+    assert second.tags["plan"] == "another price: algebraist (costs)"
     ticking.finish(second)
     assert "unchanged" in ticking.said(SETTLE_S)
 
@@ -317,7 +317,7 @@ def test_an_edit_undone_during_its_run_is_handled_as_a_new_change(ticking: Ticki
     run = launch(ticking.instance, ticking.job, ticking.settled())
     ticking.file.write_text(before, encoding="utf-8")
     succeed(ticking.instance, run)
-    assert ticking.settled().tags["podium/plan"].startswith("new: solver")
+    assert ticking.settled().tags["plan"].startswith("new: solver")
 
 
 @pytest.mark.long
@@ -329,7 +329,7 @@ def test_a_change_that_comes_back_is_a_change_again(ticking: Ticking) -> None:
         else:
             ticking.file.write_text(before, encoding="utf-8")
         request = ticking.settled()
-        assert request.tags["podium/plan"].startswith(planned)
+        assert request.tags["plan"].startswith(planned)
         ticking.finish(request)
 
 
@@ -341,7 +341,7 @@ def test_a_run_that_failed_is_named_and_not_started_again(ticking: Ticking) -> N
     said = ticking.said(SETTLE_S)
     assert run.run_id[:8] in said and "podium retrain" in said
     ticking.change(costlier)  # another change is another run, starting from the pool of the last successful one
-    assert ticking.settled().tags["podium/plan"] == "another price: algebraist (costs)"
+    assert ticking.settled().tags["plan"] == "another price: algebraist (costs)"
 
 
 def test_a_file_in_the_middle_of_an_edit_is_reported_and_waited_for(ticking: Ticking) -> None:
@@ -367,13 +367,13 @@ def test_above_the_budget_it_waits_for_a_person_with_one_alert_and_one_observati
     assert not again.asset_events and "needs approval" in str(again.skip_reason.skip_message)
     assert ticking.alerts("decision") == ["podium retrain"], "one alert, however often it ticks"
     (ticking.workspace.config / "retraining.yaml").write_text("budget_usd: 1000\n", encoding="utf-8")
-    assert ticking.asked(SETTLE_S).tags["podium/plan"].startswith("changed: ")
+    assert ticking.asked(SETTLE_S).tags["plan"].startswith("changed: ")
 
 
 def test_a_model_that_drifted_is_a_changed_worker(ticking: Ticking) -> None:
     pool = ticking.podium.load_setup().pool
     record_revisions(ticking.workspace.config, [pool.worker("scholar")], date(2026, 1, 2))
-    assert ticking.settled().tags["podium/plan"].startswith("changed: scholar")
+    assert ticking.settled().tags["plan"].startswith("changed: scholar")
 
 
 @pytest.mark.long
@@ -495,8 +495,8 @@ def test_the_monthly_check_starts_a_run_of_a_change_alone(ticking: Ticking) -> N
     ticking.change(costlier)
     request = ticking.monthly()
     assert isinstance(request, dg.RunRequest)
-    assert request.tags["podium/plan"] == "another price: algebraist (costs)"
-    assert request.tags["podium/recipe"].startswith("small,") and "nothing to pay" in request.tags[ESTIMATE_TAG]
+    assert request.tags["plan"] == "another price: algebraist (costs)"
+    assert request.tags["recipe"].startswith("small,") and "nothing to pay" in request.tags[ESTIMATE_TAG]
     run = launch(ticking.instance, ticking.job, request)
     assert "is not finished" in str(ticking.monthly())
     succeed(ticking.instance, run)
@@ -566,11 +566,10 @@ def test_the_nightly_schedule_starts_the_champions_recipe_and_says_what_it_costs
         dg.build_schedule_context(instance=ticking.instance, resources={"podium": ticking.podium})
     )
     [request] = tick.run_requests
-    assert request.tags["podium/recipe"].startswith("small,")
+    assert request.tags["recipe"].startswith("small,")
     assert "$" in request.tags[ESTIMATE_TAG]
     assert dg.validate_run_config(code.resolve_job_def("detect_drift"), request.run_config)
 
 
 def test_an_estimate_of_nothing_says_so() -> None:
     assert str(Estimate()) == "nothing to pay: no worker is asked"
-    assert CHANGE_TAG.startswith("podium/")

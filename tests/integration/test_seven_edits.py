@@ -114,7 +114,7 @@ class Watched:
         line = Line(
             edit=name,
             runs=len(done),
-            plan="; ".join(run.tags["podium/plan"] for run in done) or "nothing",
+            plan="; ".join(run.tags["plan"] for run in done) or "nothing",
             materialized=made,
             columns=columns,
             calls=self.calls() - calls,

@@ -19,7 +19,7 @@ from assets.adaptive_conductor import NO_ADAPTIVE_STAGE, get_adaptive_run_folder
 from assets.conductor import get_run_folder
 from assets.recursive_conductor import NO_RECURSIVE_STAGE, get_final_run_folder, list_training_runs
 from assets.resources import RunResource
-from assets.studies import load_study, load_study_inputs
+from assets.studies import RECIPE_STUDIES, load_study, load_study_inputs
 from ops.conductor.policy import PolicyCard, policy_key
 from ops.config import RoundLimits, Setup
 from ops.core.errors import DataError
@@ -135,8 +135,9 @@ def test_the_recursive_stage_goes_on_from_the_last_policy_and_its_own_works_in_r
 
 def table_of(podium: RunResource, study: str) -> tuple[list[dict[str, Any]], dg.AssetMaterialization]:
     """Return the table of a study's asset, and its event."""
-    node = f"study__{study}"
-    [event] = materialized(podium, f"study/{study}").asset_materializations_for_node(node)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = materialize(podium, instance, RECIPE_STUDIES, partition=study)
+    [event] = done.asset_materializations_for_node(RECIPE_STUDIES)
     return [dict(record.data) for record in event.metadata["table"].records], event  # type: ignore[attr-defined]
 
 

@@ -18,6 +18,7 @@ import httpx
 import pytest
 import yaml
 
+from assets.resources import SNAPSHOT_TAG
 from ops.config import load_pool
 from ops.core.response_rows import load_responses
 from ops.core.workspace import Workspace
@@ -27,6 +28,7 @@ from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import open_ledger
 from ops.store import Kind, open_cache
 from pipelines.lifecycle import JOBS
+from pipelines.retraining.launch import POOL_CHANGED
 from tests.command import PODIUM
 from tests.conftest import make_project
 from tests.serving.running import Running
@@ -99,7 +101,7 @@ def test_a_team_goes_from_empty_databases_to_a_champion_that_answers_on_another_
             assert planned(fleet, noticed(fleet)) == "another price: algebraist (costs)"
         runs = [record.dagster_run for record in records]
         assert [run.status for run in runs] == [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
-        assert {run.tags["podium/snapshot"] for run in runs} == {runs[0].tags["podium/snapshot"]}
+        assert {run.tags[SNAPSHOT_TAG] for run in runs} == {runs[0].tags[SNAPSHOT_TAG]}
         done = fleet.reached(named, "conductor", dg.DagsterEventType.STEP_SUCCESS)
         assert "conductor" not in (runs[1].step_keys_to_execute or ()) or not done
         with fleet.instance() as instance:
@@ -188,7 +190,7 @@ def noticed(fleet: Fleet) -> str:
     with fleet.instance() as instance:
 
         def asked() -> list[dg.DagsterRun]:
-            return list(instance.get_runs(dg.RunsFilter(tags={"podium/cause": "pool changed"})))
+            return list(instance.get_runs(dg.RunsFilter(tags={"dagster/sensor_name": POOL_CHANGED})))
 
         until(lambda: bool(asked()), "the sensor asked for a run", 600, LONG_S)
         [run] = asked()
@@ -201,7 +203,7 @@ def planned(fleet: Fleet, run_id: str) -> str:
     with fleet.instance() as instance:
         run = instance.get_run_by_id(run_id)
         assert run is not None
-        return run.tags["podium/plan"]
+        return run.tags["plan"]
 
 
 def dearer(workspace: Workspace) -> None:

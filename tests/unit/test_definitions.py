@@ -14,6 +14,8 @@ from assets import gate, metadata, partitions
 from assets.checks import RECURSION_GUARD
 from assets.resources import EXCLUSIVE_RUN_TAGS
 from ops.config import load_recipe
+from ops.config.studies import load_studies
+from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import Score
 from ops.training.guards import GUARDS
 from pipelines.definitions import OWNERS, make_definitions
@@ -25,44 +27,25 @@ DEPENDENCIES = {
     "shortlist": {"raw_problems"},
     "worker_pool": set(),
     "worker_responses": {"shortlist", "worker_pool"},
-    "worker_profiles": {"worker_pool", "worker_responses"},
-    "signal_forecast": {"training_mix", "worker_pool", "worker_profiles", "worker_responses"},
-    "training_mix": {"champion_standing", "shortlist", "worker_responses"},
-    "base_policy": {"signal_forecast", "training_mix", "worker_pool", "worker_profiles", "worker_responses"},
-    "conductor": {"base_policy", "training_mix", "worker_pool", "worker_profiles"},
-    "adaptive_conductor": {"conductor", "training_mix", "worker_pool"},
-    "baselines": {"base_policy", "raw_problems", "training_mix", "worker_pool", "worker_responses"},
-    "recursive_conductor": {"adaptive_conductor", "training_mix", "worker_pool"},
-    "benchmark_scores": {"raw_problems", "recursive_conductor", "worker_pool"},
-    "leaderboard": {"baselines", "benchmark_scores", "worker_pool", "worker_responses"},
-    "registered_model": {"leaderboard", "recursive_conductor", "worker_pool"},
+    "worker_profiles": {"worker_responses"},
+    "training_mix": {"champion_standing", "worker_responses"},
+    "signal_forecast": {"training_mix", "worker_profiles"},
+    "base_policy": {"signal_forecast"},
+    "conductor": {"base_policy", "training_mix"},
+    "adaptive_conductor": {"conductor"},
+    "recursive_conductor": {"adaptive_conductor"},
+    "baselines": {"base_policy", "training_mix"},
+    "benchmark_scores": {"recursive_conductor"},
+    "leaderboard": {"baselines", "benchmark_scores"},
+    "registered_model": {"leaderboard"},
     "promotion": {"leaderboard", "registered_model"},
-    "report": {
-        "raw_problems", "worker_pool", "worker_responses", "training_mix", "recursive_conductor", "baselines",
-        "benchmark_scores", "leaderboard", "promotion", "study/one_worker", "study/without_subtasks_served",
-        "study/mechanism_isolation", "study/cold_start_validation", "study/strategy_emergence",
-    },
-}  # fmt: skip
-EXPERIMENTS = {
-    "study/one_worker": {"benchmark_scores", "raw_problems", "worker_pool"},
-    "study/without_subtasks_served": {"benchmark_scores", "raw_problems", "worker_pool"},
-    "study/mechanism_isolation": {"benchmark_scores", "raw_problems", "worker_pool"},
-    "study/cold_start_validation": {"base_policy", "raw_problems"},
-    "study/strategy_emergence": {"conductor", "raw_problems"},
-    "study/subsets": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
-    "study/subsets_with_descriptions": {"adaptive_conductor", "raw_problems", "training_mix", "worker_pool"},
-    "study/rounds": {"raw_problems", "recursive_conductor", "worker_pool"},
-    "study/samples": {"benchmark_scores", "raw_problems", "worker_pool"},
-    **{
-        f"study/{name}": {"base_policy", "benchmark_scores", "raw_problems", "training_mix", "worker_pool"}
-        for name in ("seeds", "vote", "reproduction_vote", "ablations", "prompting_and_size", "unseen_subjects")
-    },
+    "report": {"policy_studies", "promotion"},
 }
+"""Each asset depends on the nearest ones. A job of a part of the assets has no others to order them by, which is why
+some depend on an asset before the nearest one as well."""
+EXPERIMENTS = {"policy_studies": {"benchmark_scores"}, "recipe_studies": {"benchmark_scores"}}
 """Materialized by separate jobs, on request."""
-RETRAINING = {
-    "champion_standing": {"raw_problems", "worker_pool", "worker_profiles", "worker_responses"},
-    "drift": {"benchmark_scores", "promotion", "raw_problems", "worker_pool", "worker_responses"},
-}
+RETRAINING = {"champion_standing": {"worker_profiles"}, "drift": {"promotion"}}
 """Materialized by jobs of their own."""
 
 
@@ -105,6 +88,23 @@ def test_every_asset_says_what_it_is_and_whose_and_belongs_to_a_group(graph: dg.
         assert node.owners == [OWNERS[str(node.group_name)]], key
 
 
+def test_every_study_is_a_partition_with_a_job_that_selects_it(defs: dg.Definitions, graph: dg.AssetGraph) -> None:
+    keys = {name: graph.get(dg.AssetKey(name)).partitions_def for name in EXPERIMENTS}
+    assert keys["policy_studies"] == dg.StaticPartitionsDefinition(list(STUDIES))
+    studies = load_studies(ROOT / "config").studies
+    assert keys["recipe_studies"] == dg.StaticPartitionsDefinition(list(studies))
+    for name, entry in studies.items():
+        job = defs.resolve_job_def(f"study_{name}")
+        assert partitions.tag_range([name]).items() <= job.run_tags.items()
+        assert job.run_config == {"resources": {"podium": {"config": {"recipe": entry.recipe}}}}
+
+
+def test_a_job_that_a_person_starts_needs_no_partition(defs: dg.Definitions) -> None:
+    for job in defs.get_repository_def().get_all_jobs():
+        assert job.partitions_def is None
+        assert job.run_config or job.name.startswith("__")  # without one, the launchpad asks for a set of partitions
+
+
 def test_every_asset_is_in_a_job_that_a_person_starts(defs: dg.Definitions, graph: dg.AssetGraph) -> None:
     jobs = [job for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
     held = {key.to_user_string() for job in jobs for key in job.asset_layer.executable_asset_keys}
@@ -115,7 +115,7 @@ def test_every_asset_is_in_a_job_that_a_person_starts(defs: dg.Definitions, grap
 def test_partitioned_assets_take_all_their_partitions_in_one_run(graph: dg.AssetGraph) -> None:
     keys = graph.get_all_asset_keys()
     partitioned = {key.to_user_string() for key in keys if graph.get(key).is_partitioned}
-    assert partitioned == {"raw_problems", "worker_responses", "baselines", "benchmark_scores"}
+    assert partitioned == {"raw_problems", "worker_responses", "baselines", "benchmark_scores", *EXPERIMENTS}
     for name in partitioned:
         assert graph.get(dg.AssetKey(name)).backfill_policy == partitions.single_run_backfill
 

@@ -12,7 +12,7 @@ import yaml
 
 from assets import partitions
 from assets.resources import SNAPSHOT_TAG, RunResource, offer_recipes
-from assets.studies import load_study, make_configured_assets
+from assets.studies import RECIPE_STUDIES, UNREADABLE_STUDY, describe_recipe_studies, load_study, make_recipe_studies
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import Setup, Snapshot
 from ops.config.studies import STUDIES, Changes, load_studies, require_studies
@@ -128,8 +128,7 @@ def test_the_first_step_of_a_run_takes_it_and_the_tags_say_so(
     assert run is not None
     snapshot = Snapshot.read(project.snapshots, run.tags[SNAPSHOT_TAG])
     assert snapshot.pool == podium.load_setup().pool
-    assert run.tags["podium/commit"] == snapshot.git_commit
-    assert "quickstart" in run.tags["podium/recipe"]
+    assert "quickstart" in run.tags["recipe"]
 
 
 def test_a_run_that_was_launched_before_an_edit_does_not_see_it(
@@ -251,7 +250,8 @@ def write(config: Path, changes: object, text: str = "") -> None:
 
 
 def names(config: Path) -> list[str]:
-    return [key.to_user_string() for asset in make_configured_assets(config) for key in asset.keys]
+    """Return the partitions of the asset of the studies."""
+    return [key for asset in make_recipe_studies(config) for key in asset.partitions_def.get_partition_keys()]  # type: ignore[union-attr]
 
 
 def sizes(podium: RunResource) -> dict[str, Setup]:
@@ -265,14 +265,15 @@ def hidden(podium: RunResource, name: str) -> int:
     return sizes(podium)[name].recipe.policy.hidden  # type: ignore[union-attr]
 
 
-def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace, podium: RunResource) -> None:
+def test_each_study_is_a_partition_and_the_asset_says_what_it_changes(project: Workspace, podium: RunResource) -> None:
     write(project.config, WIDER)
-    [asset] = make_configured_assets(project.config)
-    assert names(project.config) == ["study/sizes"]  # no conflict with another asset's name
+    [asset] = make_recipe_studies(project.config)
+    assert names(project.config) == ["sizes"]
     said = "Sizes: the cold start and the Conductor of recipe quickstart, trained again with: wider."
-    assert asset.specs_by_key[asset.key].description == said
-    graph = make_definitions(podium).resolve_asset_graph()
-    assert graph.get(asset.key).group_name == "experiments"
+    assert said in str(asset.specs_by_key[asset.key].description)
+    definitions = make_definitions(podium)
+    assert definitions.resolve_asset_graph().get(asset.key).group_name == "experiments"
+    assert definitions.resolve_job_def("study_sizes").description == said
     (project.config / STUDIES).unlink()
     assert names(project.config) == []
 
@@ -287,9 +288,8 @@ def test_each_study_is_an_asset_that_says_what_it_changes(project: Workspace, po
 )
 def test_the_asset_of_a_file_that_cannot_be_read_says_why(tmp_path: Path, text: str, why: str) -> None:
     write(tmp_path, {}, text)
-    assert names(tmp_path) == ["study/studies_yaml"]
-    [stands] = make_configured_assets(tmp_path)
-    assert why in str(stands.specs_by_key[stands.key].description)
+    assert names(tmp_path) == [UNREADABLE_STUDY]
+    assert why in describe_recipe_studies(tmp_path)[UNREADABLE_STUDY]
     with pytest.raises(ConfigError, match=why):
         load_studies(tmp_path)
 
@@ -301,7 +301,7 @@ def test_a_file_that_cannot_be_read_stops_only_its_own_studies(
     write(project.config, {}, BROKEN)
     materialize(podium, instance)
     with pytest.raises(PodiumError, match=why):
-        materialize(podium, instance, dg.AssetKey(["study", "studies_yaml"]))
+        materialize(podium, instance, dg.AssetKey(RECIPE_STUDIES), **partitions.tag_range([UNREADABLE_STUDY]))
     write(project.config, WIDER)
     broken = podium.get_snapshot().model_copy(update={"studies": why})  # the state at the launch of the run
     with pytest.raises(PodiumError, match=why):

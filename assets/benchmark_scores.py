@@ -47,13 +47,14 @@ def benchmark_scores(
     for benchmark, summary in summaries.items():
         facts = {
             "accuracy": f"{format_accuracy(summary.accuracy)} %, {summary.rows} questions",
+            "accuracy_percent": 100 * summary.accuracy.mean,
             "interval_95_percent": format_interval(summary.accuracy),
             "usd_a_question": summary.cost_usd,
             "tokens_a_question": summary.tokens,
             "latency_s": summary.latency_s,
             "latency_p95_s": summary.latency_p95_s,
             "mean_steps": summary.steps,
-            "format_compliance": summary.format_compliance,
+            "valid_workflows_percent": 100 * summary.format_compliance,
             "more_than_one_worker": summary.multi_worker_share,
             "patterns": len(summary.patterns),
             "diversity_bits": measure_diversity(Counter(summary.patterns).elements()).entropy,

@@ -42,19 +42,14 @@ def champion_standing(
     facts = {} if snapshot.change is None else _score_champion(context, podium, reporter, snapshot.change)
     made = judge_champion(setup, snapshot)
     alert_on_decision(setup.workspace, snapshot, made)
-    checks = [
-        ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
-        for check in made.checks
-    ]
     failed = [check.name for check in made.standing.failed]
     unsaid = [name for name in failed if name not in made.why]
     return dg.MaterializeResult(
         metadata={
-            **facts,
-            "fine_tune": made.fine_tune,
-            "why": made.why,
+            "decision": f"{'fine-tune the champion' if made.fine_tune else 'do not train'}: {made.why}",
             "plan": str(plan_required_work(snapshot)),
-            "checks": metadata.make_table(("passed", "check", "value", "bound", "what it says"), checks),
+            **metadata.describe_checks(made.checks),
+            **metadata.fold_tables(facts),
         },
         check_results=[
             dg.AssetCheckResult(

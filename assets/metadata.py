@@ -11,12 +11,15 @@ from typing import Any
 import dagster as dg
 
 from ops.benchmarks.registry import displayable_question
+from ops.core.documents import format_markdown_table
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
+from ops.release.promotion import GateCheck
 from ops.results import leaderboard
 from ops.results.leaderboard import estimate_of_score
 from ops.results.statistics import MeanEstimate, OracleEstimate, average_estimates
+from ops.results.summary import AnswerCost, Summary
 from ops.training.cold_start.validation import ColdStartRecord, ValidationResult
 from ops.workers.client import CallCounts
 
@@ -27,6 +30,47 @@ def make_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> dg.Tabl
     cells = [{name: "–" if cell is None else cell for name, cell in zip(head, row, strict=True)} for row in rows]
     schema = [dg.TableColumn(name, _column_type([row[name] for row in cells])) for name in head]
     return dg.MetadataValue.table([dg.TableRecord(row) for row in cells], dg.TableSchema(schema))
+
+
+def fold_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> dg.MarkdownMetadataValue:
+    """Return a table that Dagster's page of an asset shows in its full width after a click, if it is large.
+
+    A wide table of `make_table` is cut at the side, and with it every other table of the same page.
+    """
+    return dg.MetadataValue.md(format_markdown_table(head, rows))
+
+
+def fold_tables(facts: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, dg.MetadataValue[Any]]:
+    """Return `facts` with each of its tables as one of `fold_table`."""
+    return {name: _fold(fact) if isinstance(fact, dg.TableMetadataValue) else fact for name, fact in facts.items()}
+
+
+def _fold(table: dg.TableMetadataValue) -> dg.MarkdownMetadataValue:
+    head = [column.name for column in table.schema.columns]
+    return fold_table(head, ([record.data[name] for name in head] for record in table.records))
+
+
+def describe_checks(checks: Sequence[GateCheck]) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the checks of a gate: a table with each value and its bound, and what each check says."""
+    rows = [("yes" if each.passed else "no", each.name, f"{each.value:.4g}", each.describe_bound()) for each in checks]
+    said = "\n".join(f"* {check.name}: {check.explanation}" for check in checks)
+    return {
+        "checks": make_table(("passed", "check", "value", "bound"), rows),
+        "what_the_checks_say": dg.MetadataValue.md(said),
+    }
+
+
+def describe_scores(summaries: Iterable[Summary]) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the means of a system over its benchmarks as numbers, which Dagster plots over the materializations."""
+    known = list(summaries)
+    cost = AnswerCost.mean([AnswerCost.from_summary(each) for each in known])
+    means = {
+        "accuracy_percent": 100 * average_estimates([each.accuracy for each in known]).mean,
+        "valid_workflows_percent": 100 * fmean(each.format_compliance for each in known),
+        "usd_a_question": cost.usd,
+        "seconds_a_question": cost.latency_s,
+    }
+    return {name: dg.MetadataValue.float(float(f"{mean:.6g}")) for name, mean in means.items() if math.isfinite(mean)}
 
 
 def _column_type(cells: Sequence[object]) -> str:

@@ -95,8 +95,12 @@ def compare_policy(podium: RunResource, policy: Path, *, again: bool = False) ->
     if made is None:
         return None
     tables = build_tables(made.leaderboard) | build_reach_tables(made.reach)
+    conductor = next(iter(made.leaderboard.systems.values()))
     return {
+        **metadata.describe_scores(conductor.values()),
         **{name: metadata.make_table(*columns) for name, columns in tables.items() if columns.rows},
-        "accuracy": metadata.embed_png("accuracy", render_png(chart_accuracy_by_benchmark(made.leaderboard))),
+        "accuracy_by_benchmark": metadata.embed_png(
+            "accuracy", render_png(chart_accuracy_by_benchmark(made.leaderboard))
+        ),
         "outcomes": dg.MetadataValue.path(outcomes_file(setup.workspace, policy)),
     }

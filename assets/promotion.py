@@ -8,7 +8,7 @@ from assets.recursive_conductor import get_final_policy_folder
 from assets.registered_model import registered_model
 from assets.resources import RunResource
 from ops.core.charts import render_png
-from ops.reports.verdict import draw_differences, make_checks_table, make_comparison_table
+from ops.reports.verdict import draw_differences, make_comparison_table
 from ops.stages.release import judge_and_promote
 
 
@@ -22,13 +22,13 @@ def promotion(podium: RunResource) -> dg.MaterializeResult:
         "version": outcome.version,
         "analysis": outcome.decision.analysis,
         "report": dg.MetadataValue.path(outcome.page),
-        "checks": metadata.make_table(*make_checks_table(outcome.decision)[1:3]),
+        **metadata.describe_checks(outcome.decision.checks),
     }
     if outcome.dossier is not None:
         for opponent in outcome.dossier.opponents:
             if opponent.pairings:
                 shown = make_comparison_table(opponent, outcome.dossier.confidence)
                 picture = render_png(draw_differences(opponent, outcome.dossier.confidence))
-                facts[f"against_the_{opponent.name}"] = metadata.make_table(shown.head, shown.rows)
+                facts[f"against_the_{opponent.name}"] = metadata.fold_table(shown.head, shown.rows)
                 facts[f"differences_to_the_{opponent.name}"] = metadata.embed_png("paired differences", picture)
     return dg.MaterializeResult(metadata=facts)

@@ -38,6 +38,7 @@ def worker_profiles(context: dg.AssetExecutionContext, podium: RunResource) -> d
         data_version=dg.DataVersion(version),
         metadata={
             "best_single_worker": f"{best.worker}: {metadata.format_percent(best_accuracy)} %",
+            "best_single_worker_percent": round(100 * best_accuracy.mean, 4),
             "oracle": metadata.format_oracle(oracle),
             "by_domain": _accuracy_table(profiles.workers, "by_domain"),
             "by_subject": _accuracy_table(profiles.workers, "by_subject"),

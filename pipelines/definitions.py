@@ -11,7 +11,7 @@ from assets.placement import make_executor
 from assets.resources import LogReporter, Reporter, RunResource, offer_recipes
 from assets.studies import make_recipe_studies
 from pipelines.alerts import make_failure_sensor
-from pipelines.lifecycle import find_study_recipes, make_jobs, make_retraining_job, make_study_jobs, resolve_jobs
+from pipelines.lifecycle import make_jobs, make_retraining_job, make_study_jobs, resolve_jobs
 from pipelines.release import make_release_jobs
 from pipelines.retraining.schedules import make_scheduled_jobs, make_schedules
 from pipelines.retraining.sensor import make_pool_alert_sensor, make_pool_sensor
@@ -41,10 +41,9 @@ def make_definitions(
     silence_tools()
     chosen = podium or RunResource()
     storage = dg.FilesystemIOManager(base_dir=str(chosen.find_workspace().dagster_home / "storage"))
-    offered = offer_recipes(chosen)
     config = chosen.find_workspace().config
     resources = {
-        "podium": offered.configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
+        "podium": offer_recipes(chosen).configure_at_launch(**chosen.model_dump(exclude={"recipe"}, exclude_none=True)),
         "reporter": reporter or LogReporter(),
         # The first request to stop finishes a step; the second ends this process and its trainer.
         "trainer": dg.PipesSubprocessClient(termination_timeout_seconds=_STEP_S),
@@ -62,11 +61,10 @@ def make_definitions(
         executor=make_executor(),
         loggers=loggers,
     )
-    usual, others = str(offered.model_fields["recipe"].default), find_study_recipes(config)
     return dg.Definitions(
         assets=assets.assets,
         asset_checks=assets.asset_checks,
-        jobs=[*resolve_jobs(assets, usual, others), *make_release_jobs(chosen)],
+        jobs=[*resolve_jobs(assets), *make_release_jobs(chosen)],
         schedules=make_schedules(),
         sensors=[make_pool_sensor(retraining), make_pool_alert_sensor(), make_failure_sensor(chosen)],
         resources=resources,

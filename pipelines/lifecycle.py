@@ -15,7 +15,6 @@ import dagster as dg
 from assets import partitions
 from assets.resources import EXCLUSIVE_RUN_TAGS, RETRAINING_JOB
 from assets.studies import POLICY_STUDIES, RECIPE_STUDIES, describe_recipe_studies
-from ops.config.studies import Studies, try_load_studies
 from ops.core.errors import PodiumError
 from ops.evaluation.study import STUDIES
 
@@ -94,9 +93,8 @@ def make_asset_job(
     return dg.define_asset_job(name, list(assets), description=description, tags=default if tags is None else tags)
 
 
-def resolve_jobs(definitions: dg.Definitions, recipe: str, others: Mapping[str, str]) -> list[dg.JobDefinition]:
-    """Return the asset jobs of these definitions as jobs without partitions, of that recipe by default; `others` maps
-    jobs to their recipes.
+def resolve_jobs(definitions: dg.Definitions) -> list[dg.JobDefinition]:
+    """Return the asset jobs of these definitions as jobs without partitions.
 
     The tags of a job select the partitions of its assets. If Dagster knew the job as partitioned, its launchpad would
     ask for one partition of it.
@@ -107,7 +105,6 @@ def resolve_jobs(definitions: dg.Definitions, recipe: str, others: Mapping[str, 
             job.name,
             description=job.description,
             resource_defs=job.resource_defs,
-            config={"resources": {"podium": {"config": {"recipe": others.get(job.name, recipe)}}}},
             tags=job.tags,
             executor_def=job.executor_def,
             logger_defs=job.loggers,
@@ -139,14 +136,6 @@ def make_study_jobs(config: Path) -> list[dg.UnresolvedAssetJobDefinition]:
     for name, about in describe_recipe_studies(config).items():
         jobs.append(make_asset_job(f"study_{name}", [RECIPE_STUDIES], about, tags=partitions.tag_range([name])))
     return jobs
-
-
-def find_study_recipes(config: Path) -> dict[str, str]:
-    """Return the job of each study in the file → the recipe that it studies, if this recipe exists."""
-    known = try_load_studies(config)
-    studies = known.studies if isinstance(known, Studies) else {}
-    recipes = {f"study_{name}": entry.recipe for name, entry in studies.items()}
-    return {job: recipe for job, recipe in recipes.items() if (config / "recipes" / f"{recipe}.yaml").is_file()}
 
 
 def make_retraining_job() -> dg.UnresolvedAssetJobDefinition:

@@ -25,7 +25,10 @@ log = logging.getLogger("podium.release")
 
 
 class DecisionConfig(dg.Config):
-    """The person who decides and the reason; both are recorded with the version."""
+    """The person who decides and the reason; both are recorded with the version.
+
+    They have no default, so that the launchpad names them and starts nothing without them.
+    """
 
     by: str = Field(description="The name of the person who decides this, which is recorded with the version.")
     reason: str = Field(description="The reason, which is recorded with the version.")
@@ -105,15 +108,15 @@ def make_release_jobs(podium: RunResource) -> list[dg.JobDefinition]:
         context.add_output_metadata({"champion": back.version})
 
     @dg.job(
-        description="Make a version the champion, whatever the gate decided. The name and the reason are recorded.",
-        config=_make_config_fields(promote_version, "version", "by", "reason"),
+        description="Make a version the champion, whatever the gate decided. It needs `by` (who decides this) and "
+        "`reason` (why); both are recorded with the version. If no number is given as `version`, it is the challenger."
     )
     def promote() -> None:
         promote_version()
 
     @dg.job(
-        description="Make the previous champion the champion again. The name and the reason are recorded.",
-        config=_make_config_fields(roll_back_champion, "by", "reason"),
+        description="Make the previous champion the champion again. It needs `by` (who decides this) and `reason` "
+        "(why); both are recorded with the version."
     )
     def rollback() -> None:
         roll_back_champion()
@@ -129,8 +132,3 @@ def shorten_errors() -> Iterator[None]:
         yield
     except PodiumError as error:
         raise dg.Failure(str(error), allow_retries=False) from None
-
-
-def _make_config_fields(op: dg.OpDefinition, *fields: str) -> dict[str, Any]:
-    """Return the fields of the launchpad; a blank one is refused."""
-    return {"ops": {op.name: {"config": dict.fromkeys(fields, "")}}}

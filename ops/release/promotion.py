@@ -24,6 +24,9 @@ NO_CHAMPION = "none"
 
 
 _RATIO = " ratio to the champion"
+_ANALYSES = "analyses against the champion"
+_UPPER_BOUNDS = (_ANALYSES,)
+"""The checks, beside ratios, whose value must not be above the bound."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,10 @@ class GateCheck:
         """Return whether the check bounds a cost or a latency. Training lowers neither, so a failure of such a check
         does not cause one."""
         return self.name.endswith(_RATIO)
+
+    def describe_bound(self) -> str:
+        """Return the bound with its direction, such as "at least 0.95"."""
+        return f"{'at most' if self.is_ratio or self.name in _UPPER_BOUNDS else 'at least'} {self.bound:.4g}"
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,7 @@ def _check_format(rows: Rows, gate: PromotionGate) -> GateCheck:
 
 def _check_planned_analyses(analysis: int, planned: int) -> GateCheck:
     explanation = "challengers of this champion; later ones would be promoted by chance too often"
-    return GateCheck("analyses against the champion", analysis, planned, analysis <= planned, explanation)
+    return GateCheck(_ANALYSES, analysis, planned, analysis <= planned, explanation)
 
 
 def _check_against_best_worker(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[GateCheck]:

@@ -41,7 +41,7 @@ def render_verdict_page(version: str, decision: GateDecision, dossier: Dossier |
 def make_checks_table(decision: GateDecision) -> Table:
     """Return a table of the gate's checks with their bounds. Failed checks are highlighted."""
     rows = [
-        ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
+        ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", check.describe_bound(), check.explanation)
         for check in decision.checks
     ]
     failed = [place for place, check in enumerate(decision.checks) if not check.passed]

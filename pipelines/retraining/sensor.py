@@ -3,7 +3,8 @@ are not handled."""
 
 from __future__ import annotations
 
-import json
+import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Self
 
 import dagster as dg
 
-from assets.pool_change import NoChampionError, find_pending_change
+from assets.pool_change import PLAN_TAG, NoChampionError, find_pending_change
 from assets.resources import RunResource
 from ops.alerts import notify
 from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES
@@ -33,9 +34,11 @@ def make_pool_sensor(
     @dg.sensor(
         name=POOL_CHANGED,
         job_name=retraining.name,
-        minimum_interval_seconds=15,
+        minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.STOPPED,
-        description="Starts the retraining when the champion's pool has changed and its files are stable.",
+        description="Starts the retraining when the champion's pool has changed and its files are stable. In the list "
+        "below, the column Cursor begins with what a tick found. Select Success instead of All ticks to see only those "
+        "that started a run.",
     )
     def sensor(context: dg.SensorEvaluationContext, podium: RunResource) -> dg.SensorResult:
         # A run uses its own snapshot until it ends; the resulting pool is then compared with the file.
@@ -107,18 +110,17 @@ def _alert_on_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
 
 
 def _update_debounce(cursor: str | None, pool: Pool, now: float) -> DebounceState:
-    """Return the state of debouncing after this reading; the cursor
-    stores the last content and since when it is unchanged.
-    """
-    facts = json.loads(cursor) if cursor else {}
-    before = DebounceState(facts.get("read", ""), facts.get("since", 0.0))
-    return before.observe(digest(pool.model_dump(mode="json")), now)
+    """Return the state of debouncing after this reading."""
+    return DebounceState.from_cursor(cursor).observe(digest(pool.model_dump(mode="json")), now)
 
 
 def _sensor_result(
     context: dg.SensorEvaluationContext, made: LaunchDecision, settling: DebounceState | None = None
 ) -> dg.SensorResult:
-    cursor = json.dumps({"read": settling.read, "since": settling.since}) if settling else context.cursor
+    """Return the result of a tick. Its cursor begins with what the tick found, because Dagster shows the cursor in the
+    list of ticks, and the reason only after a click."""
+    found = made.reason if made.request is None else f"started: {made.request.tags[PLAN_TAG]}"
+    cursor = (settling or DebounceState.from_cursor(context.cursor)).to_cursor(found)
     if made.request is not None:
         return dg.SensorResult(run_requests=[made.request], cursor=cursor)
     return dg.SensorResult(skip_reason=made.reason, cursor=cursor, asset_events=made.observations)
@@ -130,6 +132,16 @@ class DebounceState:
 
     read: str = ""
     since: float = 0.0
+
+    @classmethod
+    def from_cursor(cls, cursor: str | None) -> Self:
+        """Return the state at the end of a cursor; without one, the state before the first reading."""
+        stored = re.search(r"\((\w+) since (\d+)\)$", cursor or "")
+        return cls(stored[1], float(stored[2])) if stored else cls()
+
+    def to_cursor(self, found: str) -> str:
+        """Return what a tick found, followed by the state."""
+        return f"{found} ({self.read} since {math.floor(self.since)})" if self.read else found
 
     def observe(self, read: str, now: float) -> Self:
         """Return the state after reading `read` at time `now`. If the clock went back, the wait begins anew."""

@@ -44,8 +44,10 @@ def launch(served: Any, tab: Any, job: str, config: str) -> dg.DagsterRun:
     tab.visit(f"{served.dagster}/locations/podium/jobs/{job}/playground")
     editor = page.locator(".CodeMirror").first
     editor.wait_for()
-    assert "by:" in "".join(editor.locator(".CodeMirror-line").all_inner_texts()), "what is needed is scaffolded"
     button = page.get_by_role("button", name="Launch Run")
+    page.get_by_text("Missing required config").first.wait_for()
+    assert button.is_disabled(), "nothing starts before the name and the reason are given"
+    tab.shoot(f"launchpad-{job}-opened")
     editor.click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(config.replace("by:", "who:"))

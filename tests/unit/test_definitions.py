@@ -93,16 +93,12 @@ def test_every_study_is_a_partition_with_a_job_that_selects_it(defs: dg.Definiti
     assert keys["policy_studies"] == dg.StaticPartitionsDefinition(list(STUDIES))
     studies = load_studies(ROOT / "config").studies
     assert keys["recipe_studies"] == dg.StaticPartitionsDefinition(list(studies))
-    for name, entry in studies.items():
-        job = defs.resolve_job_def(f"study_{name}")
-        assert partitions.tag_range([name]).items() <= job.run_tags.items()
-        assert job.run_config == {"resources": {"podium": {"config": {"recipe": entry.recipe}}}}
+    for name in studies:
+        assert partitions.tag_range([name]).items() <= defs.resolve_job_def(f"study_{name}").run_tags.items()
 
 
 def test_a_job_that_a_person_starts_needs_no_partition(defs: dg.Definitions) -> None:
-    for job in defs.get_repository_def().get_all_jobs():
-        assert job.partitions_def is None
-        assert job.run_config or job.name.startswith("__")  # without one, the launchpad asks for a set of partitions
+    assert {job.partitions_def for job in defs.get_repository_def().get_all_jobs()} == {None}
 
 
 def test_every_asset_is_in_a_job_that_a_person_starts(defs: dg.Definitions, graph: dg.AssetGraph) -> None:

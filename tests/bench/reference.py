@@ -303,11 +303,11 @@ def openai() -> str:
         "Parameters of OpenAI's routes",
         "This page is for everyone who writes a client of `podium serve`. It says for each parameter of OpenAI's "
         "API whether the server honours it.\n\n"
-        "A parameter that would change the answer is either honoured or refused. If it is refused, the response has "
-        "status 400 and names the parameter. A parameter that does not concern a Conductor's answer is accepted and "
-        "ignored. Parameters that are not listed are refused. The values null, an empty list and an empty object "
-        "are always accepted, because some clients send them. [Serve](../serving.md#a-request) describes the "
-        "options of a request.",
+        "Most parameters that would change the answer are either honoured or refused. If a parameter is refused, the "
+        "response has status 400 and names it. A parameter that does not concern a Conductor's answer is accepted and "
+        "ignored, and so are `temperature`, `top_p` and `seed`, which many clients always send. Parameters that are "
+        "not listed are refused. The values null, an empty list and an empty object are always accepted, because "
+        "some clients send them. [Serve](../serving.md#a-request) describes the options of a request.",
         *parts,
     )
 

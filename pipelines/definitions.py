@@ -50,13 +50,12 @@ def make_definitions(
         # Assets read each other's files, so nothing goes through it. Configured here: no launchpad offers it.
         "io_manager": dg.IOManagerDefinition(storage.create_io_manager),
     }
-    retraining = make_retraining_job()
     assets = dg.Definitions(
         assets=dg.map_asset_specs(
             _add_owner, [*dg.load_assets_from_package_module(stages), *make_recipe_studies(config)]
         ),
         asset_checks=dg.load_asset_checks_from_package_module(stages),
-        jobs=[*make_jobs(), retraining, *make_study_jobs(config), *make_scheduled_jobs()],
+        jobs=[*make_jobs(), make_retraining_job(), *make_study_jobs(config), *make_scheduled_jobs()],
         resources=resources,
         executor=make_executor(),
         loggers=loggers,
@@ -66,7 +65,7 @@ def make_definitions(
         asset_checks=assets.asset_checks,
         jobs=[*resolve_jobs(assets), *make_release_jobs(chosen)],
         schedules=make_schedules(),
-        sensors=[make_pool_sensor(retraining), make_pool_alert_sensor(), make_failure_sensor(chosen)],
+        sensors=[make_pool_sensor(), make_pool_alert_sensor(), make_failure_sensor(chosen)],
         resources=resources,
         executor=assets.executor,
         loggers=loggers,

@@ -14,7 +14,7 @@ from typing import Self
 import dagster as dg
 
 from assets.pool_change import PLAN_TAG, NoChampionError, find_pending_change
-from assets.resources import RunResource
+from assets.resources import RETRAINING_JOB, RunResource
 from ops.alerts import notify
 from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES
 from ops.config import Pool, digest
@@ -26,14 +26,12 @@ from pipelines.lifecycle import describe_unfinished_run
 from pipelines.retraining.launch import POOL_CHANGED, LaunchDecision, decide_launch, find_failed_run, is_automation_on
 
 
-def make_pool_sensor(
-    retraining: dg.UnresolvedAssetJobDefinition, clock: Callable[[], float] = time.time
-) -> dg.SensorDefinition:
+def make_pool_sensor(clock: Callable[[], float] = time.time) -> dg.SensorDefinition:
     """Execute what a change of the champion's pool requires, whatever its recipe. `clock`: seconds of the epoch."""
 
     @dg.sensor(
         name=POOL_CHANGED,
-        job_name=retraining.name,
+        job_name=RETRAINING_JOB,
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Starts the retraining when the champion's pool has changed and its files are stable. In the list "

@@ -48,7 +48,6 @@ from ops.retraining.revisions import record_revisions
 from ops.spending.ledger import Ledger
 from ops.training.run.training_run import PLAN_FILE, RunPlan
 from pipelines.definitions import make_definitions
-from pipelines.lifecycle import make_retraining_job
 from pipelines.retraining.launch import ESTIMATE_TAG, POOL_CHANGED, estimate_change
 from pipelines.retraining.manual import print_change, print_decision, print_drift_cost
 from pipelines.retraining.schedules import make_monthly_check
@@ -84,7 +83,7 @@ class Ticking:
     def __init__(self, workspace: Workspace, instance: dg.DagsterInstance, podium: RunResource) -> None:
         self.workspace, self.instance, self.podium, self.clock = workspace, instance, podium, Clock()
         self.job = make_definitions(podium).resolve_job_def(RETRAINING_JOB)
-        self.sensor = make_pool_sensor(make_retraining_job(), self.clock)
+        self.sensor = make_pool_sensor(self.clock)
         self.cursor: str | None = None
         self.watched: str | None = None
         self.file = workspace.config / "pools" / "quickstart.yaml"

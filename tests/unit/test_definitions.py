@@ -177,7 +177,7 @@ JOB_OF = {"nightly_drift": "detect_drift", "monthly_check": "retraining"}
 def test_schedules_and_sensor_start_stopped(defs: dg.Definitions) -> None:
     sensor = defs.resolve_sensor_def("pool_changed")
     assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
-    assert {job.name for job in sensor.jobs} == {"retraining"}
+    assert sensor.job_name == "retraining"
     repository = defs.get_repository_def()
     assert {schedule.name: schedule.job_name for schedule in repository.schedule_defs} == JOB_OF
     assert {schedule.default_status for schedule in repository.schedule_defs} == {dg.DefaultScheduleStatus.STOPPED}

@@ -351,4 +351,4 @@ def test_without_the_recipe_trained_as_it_is_there_is_nothing_to_stand_beside(
 ) -> None:
     write(project.config, WIDER)
     with pytest.raises(PodiumError, match=r"training_mix\.jsonl.*nothing was trained.*`podium run"):
-        materialize(podium, instance, dg.AssetKey(["study", "sizes"]))
+        materialize(podium, instance, dg.AssetKey(RECIPE_STUDIES), **partitions.tag_range(["sizes"]))

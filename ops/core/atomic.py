@@ -18,6 +18,8 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
+_WRITTEN_FOLDERS = frozenset({".podium", "data"})
+"""The folders of a workspace into which steps write."""
 TEMPORARY = ".*.tmp"
 """Glob pattern of the names of temporary files, which git and DVC ignore (.gitignore, .dvcignore)."""
 _OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
@@ -30,7 +32,7 @@ def replace_atomically(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
     permissions `mode`.
 
     If the block raises, `file` is unchanged. Temporary files of killed processes that wrote `file` are removed. If
-    `file` is a folder inside `.podium`, where users put nothing, the folder is renamed and a warning is logged.
+    `file` is a folder inside a workspace's `.podium` or `data`, the folder is renamed and a warning is logged.
 
     Raises `OSError`, whose file name is `file`.
     """
@@ -42,7 +44,7 @@ def replace_atomically(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
         with name_file_in_errors(file):
             yield temporary
             temporary.chmod(mode)
-            if file.is_dir() and not file.is_symlink() and ".podium" in file.parts:
+            if file.is_dir() and not file.is_symlink() and not _WRITTEN_FOLDERS.isdisjoint(file.parts):
                 aside = file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}"))
                 log.warning("%s is a folder in the place of a file. It was renamed to %s", file, aside.name)
             temporary.replace(file)

@@ -336,9 +336,9 @@ class _OutgoingRequest:
     - it was written, and never reached the provider.
     """
 
-    def __init__(self, recorder: CallRecorder, departure: OutgoingCall, timeout_s: float) -> None:
-        self._desk, self._departure, self._timeout_s = recorder, departure, timeout_s
-        self.reservation = departure.reservation
+    def __init__(self, recorder: CallRecorder, outgoing: OutgoingCall, timeout_s: float) -> None:
+        self._recorder, self._outgoing, self._timeout_s = recorder, outgoing, timeout_s
+        self.reservation = outgoing.reservation
         self._limit: asyncio.Timeout | None = None
         """The call's time-out, which begins when the call is sent."""
         self._refused: Exception | None = None
@@ -375,7 +375,7 @@ class _OutgoingRequest:
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(None)
         try:
-            self.reservation = await self._desk.mark_sent(self._departure, self._timeout_s)
+            self.reservation = await self._recorder.mark_sent(self._outgoing, self._timeout_s)
         except Exception as error:
             self._refused = error
             raise

@@ -310,30 +310,29 @@ def clean_stored_response(worker: Worker, response: Response) -> Response:
 
 def explain_missing_text(worker: Worker, response: Response) -> tuple[str, str]:
     """Return the reason why a worker's paid response contains no text, and the remedy."""
-    worker_name = f"worker {worker.name!r}"
+    label = f"worker {worker.name!r}"
     if response.status == "cut":
         return (
-            f"{worker_name}: its {response.completion_tokens} tokens were used up before an answer "
-            "(finish_reason length)",
+            f"{label}: its {response.completion_tokens} tokens were used up before an answer (finish_reason length)",
             "Raise max_tokens, or lower reasoning_effort",
         )
     if response.status == "declined":
         return (
-            f"{worker_name}: the model declined to answer (refusal)",
+            f"{label}: the model declined to answer (refusal)",
             "Asked again it would decline again; reword the question, or let another worker answer it",
         )
     if response.status == "tool_calls":
         return (
-            f"{worker_name}: the model called a tool in place of an answer (tool_calls)",
+            f"{label}: the model called a tool in place of an answer (tool_calls)",
             "Workers have no tools: remove `tools` from extra_body, or write `tool_choice: none` there",
         )
     if response.status == "reasoning":
         return (
-            f"{worker_name}: the reply is nothing but reasoning (reasoning)",
+            f"{label}: the reply is nothing but reasoning (reasoning)",
             "Lower reasoning_effort; if the answer is among what counts as reasoning, set reasoning_marks",
         )
     return (
-        f"{worker_name}: the response has no text (finish_reason {response.finish_reason})",
+        f"{label}: the response has no text (finish_reason {response.finish_reason})",
         "An empty reply is the provider's failure: try again later, or take the worker out of the pool",
     )
 

@@ -77,8 +77,11 @@ REGISTRY = WorkspacePart(
 ARTIFACTS = WorkspacePart("artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI", (), "files")
 SNAPSHOTS = WorkspacePart("snapshots", "snapshots")
 ALERTS = WorkspacePart("alerts", "alerts.jsonl", unit="alerts")
-"""The record of alerts, with one line of JSON for each. Its loss stops no command, but commands that show alerts report
-it."""
+"""The record of alerts, with one line of JSON for each."""
+RUNS = WorkspacePart("runs", "dagster/history/runs.db", tables=("runs",), unit="runs")
+"""Dagster's list of runs. A workspace whose runs are in Postgres does not have this file."""
+RECORDS = (ALERTS, RUNS)
+"""Parts that only inform. Their loss stops no command, but commands that show them report it."""
 PARTS = (LEDGER, CACHE, REGISTRY, ARTIFACTS, SNAPSHOTS)
 """The parts in the order in which a backup copies them. Artifacts follow the registry, which refers to them."""
 _EVIDENCE = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
@@ -114,15 +117,23 @@ def find_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Data
     return errors
 
 
-def find_lost_alerts(workspace: Workspace) -> DataError | None:
-    """Return an error if the record of alerts contains fewer readable alerts than before; None otherwise."""
-    count, recorded = _count_contents(workspace, ALERTS) or 0, _read_record(workspace).get(ALERTS.name, 0)
-    if count >= recorded:
-        return None
-    file = workspace.state / ALERTS.relative_path
-    state = f"holds {max(count, 0):,} readable alerts" if file.exists() else "is missing"
-    remedy = f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT_OPTION} to `podium run`"
-    return DataError(file, "", f"{state}, and it held {recorded:,} before", remedy)
+def find_lost_records(workspace: Workspace, *records: WorkspacePart) -> list[DataError]:
+    """Return an error for each of these `RECORDS`, or of all, that holds less than it held before.
+
+    A deleted run is no loss while at least half of the runs are left, because Dagster's UI can delete runs.
+    """
+    recorded, errors = _read_record(workspace), []
+    for part in records or RECORDS:
+        count, before = _count_contents(workspace, part) or 0, recorded.get(part.name, 0)
+        if count >= before or (part is RUNS and 2 * count >= before):
+            continue
+        file = workspace.state / part.relative_path
+        state = f"holds {max(count, 0):,} readable {part.unit}" if file.exists() else "is missing"
+        remedy = (
+            f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT_OPTION} to `podium run`"
+        )
+        errors.append(DataError(file, "", f"{state}, and it held {before:,} before", remedy))
+    return errors
 
 
 def _find_evidence(workspace: Workspace, part: WorkspacePart, count: int, recorded: Mapping[str, int]) -> str:
@@ -154,7 +165,7 @@ def check_parts(workspace: Workspace) -> None:
 def record_parts(workspace: Workspace) -> None:
     """Record how much each part holds, for later comparisons, if it is more than is recorded."""
     recorded = _read_record(workspace)
-    counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS, ALERTS)}
+    counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS, *RECORDS)}
     _write_record(
         workspace, recorded | {name: count for name, count in counts.items() if count > recorded.get(name, 0)}
     )
@@ -175,8 +186,8 @@ def accept_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Pa
             renamed.append(file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}")))
             for log in (file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
                 log.unlink(missing_ok=True)
-    # A user who accepts the loss of all parts accepts lost alerts too.
-    also_counted = (ARTIFACTS,) if parts else (ARTIFACTS, ALERTS)
+    # A user who accepts the loss of all parts accepts lost records too.
+    also_counted = (ARTIFACTS,) if parts else (ARTIFACTS, *RECORDS)
     others = {part.name: max(_count_contents(workspace, part) or 0, 0) for part in also_counted}
     _write_record(workspace, _read_record(workspace) | others | accepted)
     return renamed

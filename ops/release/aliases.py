@@ -50,8 +50,9 @@ def promote_version(workspace: Workspace, version: str, decision: GateDecision, 
     back is promoted again only by an override. Nothing is written if the version is already the champion.
 
     Raises `RegistryError` if there is no such version, `ChampionChangedError` if the champion is no longer the one in
-    `decision.against`, `Refused` if the version's lineage is incomplete or a file differs from the registered one (an
-    override does not change that), and `Locked` if another process keeps the lock of the champion for too long.
+    `decision.against`, `ReleaseRefusedError` if the version's lineage is incomplete or a file differs from the
+    registered one (an override does not change that), and `ChampionLockedError` if another process keeps the lock of
+    the champion for too long.
     """
     with lock_champion(workspace), connect(workspace) as client:
         known = read_version(client, version)
@@ -101,8 +102,8 @@ def roll_back_champion(
     champion; None accepts any.
 
     Raises `ChampionChangedError` if another version is champion, `RegistryError` if there is no champion or it replaced
-    no version, `Refused` if a file of the previous version differs from the registered one, `ConfigError` if the reason
-    is blank, and `Locked`.
+    no version, `ReleaseRefusedError` if a file of the previous version differs from the registered one, `ConfigError`
+    if the reason is blank, and `ChampionLockedError`.
     """
     if not reason.strip():
         raise ConfigError(

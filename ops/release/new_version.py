@@ -26,7 +26,7 @@ from ops.release.mlflow_store import MODEL_NAME, RUN_SOURCE, get_or_create_exper
 from ops.release.model_card import CARD_FILE, MODEL_DESCRIPTION, Release
 from ops.release.requirements import list_requirements
 from ops.results.statistics import average_estimates
-from ops.results.summary import select_grades, summarize
+from ops.results.summary import mean_usd, select_grades, summarize
 from ops.results.table import Rows, save_rows
 from ops.serving.scope import TrainingScope
 from ops.serving.worker_strengths import WorkerStrengths
@@ -54,6 +54,9 @@ def log_version(
     parameters = {} if release.recipe is None else hyperparameters(release.recipe)
     if (scope := measure_scope(workspace, release)) is not None:
         parameters["scope.least"] = f"{scope.min_known_share:.4f}"
+    if not math.isnan(usd := mean_usd(release.rows)):
+        tags = tags | {"usd_a_question": f"{usd:.6f}"}
+    tags = tags | {"pool": release.pool.name}
     of_run = tags | described | _source_tags(release.lineage) | {PURPOSE_TAG: "release"}
     with (
         TemporaryDirectory() as scratch,

@@ -25,6 +25,7 @@ from ops.release.mlflow_store import (
     read_version,
     store_exists,
 )
+from ops.release.version_facts import REPORT, store_facts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -142,7 +143,8 @@ def attach_file(workspace: Workspace, registered: RegisteredVersion, file: Path,
 
 
 def attach_to_policy(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
-    """Add files to the artifacts of every version with that policy. They replace files of the same names.
+    """Add files to the artifacts of every version with that policy, and link the first one in the version's description
+    as its report. They replace files of the same names.
 
     Returns these versions, the oldest first; the list is empty if the policy is not registered.
     """
@@ -153,6 +155,9 @@ def attach_to_policy(workspace: Workspace, policy: str, files: Sequence[Path], f
         for model_version in found:
             for file in files:
                 client.log_artifact(str(model_version.run_id), str(file), folder)
+            home = client.get_run(str(model_version.run_id)).info.experiment_id
+            place = f"#/experiments/{home}/runs/{model_version.run_id}/artifacts/{folder}/{files[0].name}"
+            store_facts(client, str(model_version.version), {REPORT: f"[{files[0].name}]({place})"})
         return sorted((str(model_version.version) for model_version in found), key=int)
 
 

@@ -38,6 +38,8 @@ _RUN_TYPE, _EVALUATION = "mlflow.runType", "genai_evaluate"
 """The tag, and its value, by which MLflow lists a run among the evaluation runs (mlflow.utils.mlflow_tags)."""
 _SOURCE_RUN = "mlflow.assessment.sourceRunId"
 """The metadata that names the run of an assessment (mlflow.tracing.constant)."""
+_SHOWN_METRICS = ("/accuracy", "/usd", "/latency_s", "/format_compliance")
+"""The metrics of an evaluation run, each of which is a column in MLflow. The run of a version has all metrics."""
 _MAX_LINKS = 100
 """The number of traces that MLflow links with a run in one call."""
 
@@ -154,8 +156,8 @@ def _create_run(
         DatasetInput(Dataset(name, questions_key(own), "code", source), [context]) for name, own in questions.items()
     ]
     client.log_inputs(run, datasets=data)
-    now = time.time_ns() // 1_000_000
-    client.log_batch(run, [Metric(name, value, now, 0) for name, value in compute_metrics(rows).items()])
+    now, known = time.time_ns() // 1_000_000, compute_metrics(rows).items()
+    client.log_batch(run, [Metric(name, value, now, 0) for name, value in known if name.endswith(_SHOWN_METRICS)])
     return run
 
 

@@ -50,5 +50,5 @@ def _describe_opponent(opponent: Opponent, confidence: float) -> str:
     mean = opponent.pairings[0]
     points = f"{100 * (mean.ours - mean.theirs):+.1f} points of accuracy over the {opponent.name}"
     interval = f"{100 * confidence:.6g} % interval {100 * mean.low:+.1f} to {100 * mean.high:+.1f}"
-    price = f", at {mean.usd / mean.their_usd:.2f} times its price" if mean.their_usd else ""
+    price = f", at {mean.usd / mean.their_usd:.2f} times its price" if mean.their_usd > 0 else ""
     return f"{points} ({interval}){price}"

@@ -37,7 +37,7 @@ def accuracy(evidence: Evidence) -> ExhibitContent:
     parts: list[Table | DotPlot] = [
         DotPlot("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _chart_series(evidence)),
         Table("", head, rows, marked),
-        Table("95 % intervals, %", head, ends, marked),
+        Table("95 % intervals, %", head, ends, marked, is_folded=True),
     ]
     if evidence.conductor is not None:
         parts.append(_paper_table(evidence, evidence.conductor))
@@ -73,4 +73,4 @@ def _paper_table(evidence: Evidence, ours: System) -> Table:
     ]  # fmt: skip
     differs = "The paper has other questions, workers and another policy, so compare only the order of the systems."
     note = "" if evidence.run.has_paper_setting else differs
-    return Table("The Conductor beside the paper's", head, rows, note=note)
+    return Table("The Conductor beside the paper's", head, rows, note=note, is_folded=True)

@@ -26,7 +26,7 @@ _FACT = re.compile(r"^- \*\*(\w+):\*\* (.*)$", re.MULTILINE)
 def insert_facts(description: str, facts: Mapping[str, str]) -> str:
     """Return the description with these facts in the list after its first paragraph. Facts of the same names are
     replaced, and other facts of the list stay."""
-    known = dict(_FACT.findall(description)) | facts
+    known = {**dict(_FACT.findall(description)), **facts}
     listed = "\n".join(f"- **{name}:** {known[name]}" for name in _ORDER if name in known)
     first, _, rest = re.sub(r"\n{3,}", "\n\n", _FACT.sub("", description)).partition("\n\n")
     return "\n\n".join(part for part in (first.strip(), listed, rest.strip()) if part)
@@ -48,7 +48,8 @@ def describe_gain(dossier: Dossier) -> str:
 
 def _describe_opponent(opponent: Opponent, confidence: float) -> str:
     mean = opponent.pairings[0]
-    points = f"{100 * (mean.ours - mean.theirs):+.1f} points of accuracy over the {opponent.name}"
+    name = opponent.name if opponent.name.startswith("version") else f"the {opponent.name}"
+    points = f"{100 * (mean.ours - mean.theirs):+.1f} points of accuracy over {name}"
     interval = f"{100 * confidence:.6g} % interval {100 * mean.low:+.1f} to {100 * mean.high:+.1f}"
     price = f", at {mean.usd / mean.their_usd:.2f} times its price" if mean.their_usd > 0 else ""
     return f"{points} ({interval}){price}"

@@ -268,7 +268,8 @@ def test_traces_that_mlflow_does_not_take_are_one_warning_and_no_error(
 
 
 def test_nothing_kept_touches_no_store(tmp_path: Path) -> None:
-    setup = Setup(Workspace(tmp_path), load_recipe(ROOT / "config", "quickstart"), Pool(name="none", workers=(WORKERS[0],)))
+    pool = Pool(name="none", workers=(WORKERS[0],))
+    setup = Setup(Workspace(tmp_path), load_recipe(ROOT / "config", "quickstart"), pool)
     assert TraceSample(0).export(setup, "conductor", "test-1", {}, []) == []
     assert list(tmp_path.iterdir()) == []
 

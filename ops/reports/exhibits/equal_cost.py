@@ -49,8 +49,7 @@ def equal_cost(evidence: Evidence) -> ExhibitContent:
         labels: dict[str, list[str]] = {}
         for label, system in chosen.items():
             labels.setdefault(system.name if system else "", []).append(label)
-        for names in labels.values():
-            rows.append([group, ", ".join(names), *_compare(ours, chosen[names[0]], over)])
+        rows += [[group, ", ".join(names), *_compare(ours, chosen[names[0]], over)] for names in labels.values()]
         within = chosen[NO_MORE_USD]
         if within is None:
             said.append(f"{group.capitalize()} no opponent costs as little as the Conductor.")

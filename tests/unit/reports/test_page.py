@@ -104,8 +104,8 @@ def test_the_first_screen_states_subject_decision_and_result(html: str) -> None:
 def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: Evidence) -> None:
     reached, difference, use = write_sentences(evidence, "not promoted; failed checks: cost")
     assert reached == (
-        "The Conductor writes a workflow of calls to the 2 workers of the pool `quickstart` for each question, and solves "
-        "80.0 % of the in-domain questions (95 % interval 73.7\u00a0…\u00a084.7) and 80.0 % of "
+        "The Conductor writes a workflow of calls to the 2 workers of the pool `quickstart` for each question, and "
+        "solves 80.0 % of the in-domain questions (95 % interval 73.7\u00a0…\u00a084.7) and 80.0 % of "
         "the out-of-distribution questions (95 % interval 71.1\u00a0…\u00a086.7)."
     )
     assert difference.startswith(
@@ -114,9 +114,9 @@ def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: 
     )
     assert use == (
         "Use it where this gain is worth the price: it is significant on all questions. What speaks against it: "
-        "5 × context is +15.0 points more accurate in-domain ($10.00 instead of $2.00 a question); 5 × context is +15.0 "
-        "points more accurate out-of-distribution ($10.00 instead of $2.00 a question); the promotion gate refused it; "
-        "questions are generated and workers are small programs, so no figure holds for real models."
+        "5 × context is +15.0 points more accurate in-domain ($10.00 instead of $2.00 a question); 5 × context is "
+        "+15.0 points more accurate out-of-distribution ($10.00 instead of $2.00 a question); the promotion gate "
+        "refused it; questions are generated and workers are small programs, so no figure holds for real models."
     )
 
 

@@ -25,8 +25,8 @@ def accuracy(evidence: Evidence) -> ExhibitContent:
     """A table of all systems; a chart of the Conductor, its cold start, the best worker and the best baseline."""
     systems = list(evidence.systems.values())
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
-    head = ["system", *evidence.benchmarks, *(f"{group} mean" for group in evidence.groups)]
-    columns = [[name] for name in evidence.benchmarks] + list(evidence.groups.values())
+    head = ["system", *(f"{group} mean" for group in evidence.groups), *evidence.benchmarks]
+    columns = [*evidence.groups.values(), *([name] for name in evidence.benchmarks)]
     rows = [
         [_row_title(system, evidence), *(written(system.mean_accuracy(over)) for over in columns)] for system in systems
     ]

@@ -30,7 +30,15 @@ def accuracy_against_usd(evidence: Evidence) -> ExhibitContent:
         offers = [PricedAccuracy(system.mean_usage(over).usd, system.mean_accuracy(over).mean) for system in systems]
         line = find_frontier(offers)
         points = [_point(system, offer, over) for system, offer in zip(systems, offers, strict=True)]
-        parts.append(ScatterPlot(group, "USD a question (logarithmic)", "accuracy in % (95 % interval)", points, line))
+        parts.append(
+            ScatterPlot(
+                f"accuracy against USD, {group}",
+                "USD a question (logarithmic)",
+                "accuracy in % (95 % interval)",
+                points,
+                line,
+            )
+        )
         rows = [[systems[place].title, format_usd(offers[place].price), written(systems[place].mean_accuracy(over))]
                 for place in line]  # fmt: skip
         marked = [row for row, place in enumerate(line) if systems[place].kind == "Conductor"]

@@ -116,7 +116,8 @@ def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: 
         "Use it where this gain is worth the price: it is significant on all questions. What speaks against it: "
         "5 × context is +15.0 points more accurate in-domain ($10.00 instead of $2.00 a question); 5 × context is "
         "+15.0 points more accurate out-of-distribution ($10.00 instead of $2.00 a question); the promotion gate "
-        "refused it; questions are generated and workers are small programs, so no figure holds for real models."
+        "refused it; the questions are generated and the workers are small programs, so no figure holds for real "
+        "models."
     )
 
 
@@ -173,7 +174,7 @@ def test_text_between_backticks_is_code(html: str, evidence: Evidence) -> None:
 
 
 def test_every_exhibit_is_there_labelled_with_its_n(html: str) -> None:
-    sections = re.findall(r'<section id="([a-z_]+)">(.*?)</section>', html, re.DOTALL)
+    sections = re.findall(r'<section id="([a-z_]+)"(?: class="small")?>(.*?)</section>', html, re.DOTALL)
     assert [name for name, _ in sections] == list(EXHIBITS)
     for _, text in sections:
         assert '<span class="label">synthetic</span>' in text

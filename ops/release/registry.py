@@ -13,6 +13,7 @@ from ops.core.digests import DIGEST_SUFFIX, check_digest
 from ops.core.errors import DataError, first_line
 from ops.core.workspace import Workspace
 from ops.core.workspace_parts import record_parts
+from ops.release.artifacts import RESTORE_ARTIFACTS
 from ops.release.lineage import Lineage
 from ops.release.mlflow_store import (
     CHALLENGER,
@@ -219,7 +220,7 @@ def load_scores(workspace: Workspace, registered: RegisteredVersion) -> pl.LazyF
     """
     from ops.results.table import scan_rows
 
-    remedy = f"Restore the store's artifacts from a backup, or delete version {registered.version} in MLflow"
+    remedy = f"{RESTORE_ARTIFACTS}, or delete version {registered.version} in MLflow"
     with connect(workspace) as client, TemporaryDirectory() as folder:
         _download_artifact(client, registered.run_id, f"{SCORES_FILE}{DIGEST_SUFFIX}", Path(folder))
         file = Path(client.download_artifacts(registered.run_id, SCORES_FILE, folder))
@@ -256,19 +257,18 @@ def _find_same_content(client: MlflowClient, content: str, lineage: Lineage) -> 
 def _load_json_artifact(client: MlflowClient, registered: RegisteredVersion, name: str, folder: Path) -> Any:
     """Return a JSON file among the artifacts of a version's run; None if there is none. Raises `RegistryError` for one
     that is not what was written."""
-    remedy = "Restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
     try:
         _download_artifact(client, registered.run_id, f"{name}{DIGEST_SUFFIX}", folder)
         text = _download_artifact(client, registered.run_id, name, folder)
         if text is None:
             return None
-        check_digest(folder / name, remedy, missing="accepted")
+        check_digest(folder / name, RESTORE_ARTIFACTS, missing="accepted")
         return json.loads(text)
     except (DataError, ValueError, OSError) as error:
         place = client.get_run(registered.run_id).info.artifact_uri
+        said = error.problem if isinstance(error, DataError) else first_line(error)
         raise RegistryError(
-            f"{place}/{name}: is not what was written about version {registered.version} ({first_line(error)}). "
-            f"{remedy}"
+            f"{place}/{name}: is not what was written about version {registered.version} ({said}). {RESTORE_ARTIFACTS}"
         ) from error
 
 

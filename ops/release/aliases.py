@@ -27,6 +27,7 @@ from ops.release.mlflow_store import (
 )
 from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.release.registry import VERDICT_FILE
+from ops.release.version_facts import DECISION, GAIN, describe_gain, store_facts
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -83,8 +84,12 @@ def promote_version(workspace: Workspace, version: str, decision: GateDecision, 
                 "override": f"{decision.override.name}: {decision.override.reason}",
                 "overridden_at": datetime.now(UTC).isoformat(timespec="seconds"),
             }
+        facts = {DECISION: tags.get("override", tags["verdict"])}
+        if dossier is not None and (gain := describe_gain(dossier)):
+            tags, facts = tags | {"gain": gain}, facts | {GAIN: gain}
         for name, value in tags.items():
             client.set_model_version_tag(MODEL_NAME, version, name, value)
+        store_facts(client, version, facts)
         if promoted:
             _set_champion(client, known, now)
     return promoted

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from dagster._core.events import DagsterEvent, DagsterEventType
 
-from assets.resources import RunResource
+from assets.resources import SNAPSHOT_TAG, RunResource
 from ops.config import Setup
 from ops.core.problem import Problem
 from ops.core.workspace import Workspace
@@ -129,7 +129,7 @@ def command(
 def crown(workspace: Workspace, podium: RunResource, policy: str = "small-0123456789ab") -> str:
     """Register a version of that policy key, with a snapshot of the present files, as champion without training or
     scores."""
-    tags = {"policy": policy, "snapshot": podium.get_snapshot().key, "recipe": str(podium.recipe)}
+    tags = {"policy": policy, "snapshot": podium.make_launch_tags()[SNAPSHOT_TAG], "recipe": str(podium.recipe)}
     with mlflow_store.connect(workspace) as client:
         home = mlflow_store.get_or_create_experiment(client, workspace)
         run = client.create_run(home)

@@ -12,6 +12,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, read_comparison
 from ops.release import mlflow_store, registry
+from ops.release.way_back import describe_way_back
 from ops.results.leaderboard import (
     UNCERTAINTY_NOTE,
     Leaderboard,
@@ -150,7 +151,7 @@ def print_promotion(console: Console, workspace: Workspace) -> bool:
         _print_line(console, "", f"podium promote {challenger.version} --by NAME --reason WHY   overrides the gate")
     elif champion is not None and champion.tags.get("replaced"):
         _print_line(console, "Promotion", f"version {champion.version} replaced version {champion.tags['replaced']}")
-        _print_line(console, "", "podium rollback --reason WHY   goes back to it")
+        _print_line(console, "", describe_way_back(workspace).replace("`", ""))
     if champion is not None:
         alias = f"models:/{mlflow_store.MODEL_NAME}@{mlflow_store.CHAMPION}"
         _print_line(console, "Champion", f"{alias} is version {champion.version}")

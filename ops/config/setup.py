@@ -163,7 +163,17 @@ class Snapshot(Settings):
         """Return the setup of its run in that checkout; its texts are written beside the snapshots."""
         if self.texts:
             workspace = replace(workspace, kept_texts=self._keep_texts(workspace.snapshots))
-        return Setup(workspace, self.recipe, self.pool, self.evaluation_pools, self.left_out)
+        return replace(
+            Setup(workspace, self.recipe, self.pool, self.evaluation_pools, self.left_out), account=self.account
+        )
+
+    @property
+    def account(self) -> str:
+        """Return the name under which the ledger counts the spending of a retraining; empty for any other run."""
+        if self.change is None:
+            return ""
+        of_version = f"retraining-of-version-{self.change.version}"
+        return f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}-{of_version}"
 
     def _keep_texts(self, folder: Path) -> Path:
         kept = folder / f"texts-{digest(self.texts)}"

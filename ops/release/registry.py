@@ -158,10 +158,15 @@ def attach_to_policy(workspace: Workspace, policy: str, files: Sequence[Path], f
 
 def find_versions(workspace: Workspace, policy: str) -> list[RegisteredVersion]:
     """Return the versions whose policy has that key, the oldest first."""
+    return find_versions_by_tag(workspace, "policy", policy)
+
+
+def find_versions_by_tag(workspace: Workspace, tag: str, value: str) -> list[RegisteredVersion]:
+    """Return the versions that have a tag with that value, the oldest first."""
     if not store_exists(workspace):
         return []
     with connect(workspace) as client:
-        found = client.search_model_versions(f"name = '{MODEL_NAME}' and tags.policy = '{policy}'")
+        found = client.search_model_versions(f"name = '{MODEL_NAME}' and tags.{tag} = '{value}'")
         return [read_version(client, version) for version in sorted((str(each.version) for each in found), key=int)]
 
 

@@ -70,7 +70,8 @@ def test() -> None:
 def list_(count: int, as_json: bool) -> None:
     """List the alerts, the newest first.
 
-    Each alert is shown with the command that helps, and with the channels that did not accept it.
+    Each alert is shown with the command that helps if a person has to do something, or with what has solved it, and
+    with the channels that did not accept it.
     """
     from datetime import UTC, datetime
 
@@ -87,7 +88,9 @@ def list_(count: int, as_json: bool) -> None:
     for entry in entries:
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         click.echo(f"{at}  {entry.notice.kind}: {entry.notice.title}")
-        if entry.notice.command:
+        if entry.closed is not None:
+            click.echo(f"                     closed: {entry.closed.because}")
+        elif entry.notice.command:
             click.echo(f"                     command: {entry.notice.command}")
         for problem in entry.problems:
             click.echo(f"                     not sent: {problem}")

@@ -64,6 +64,21 @@ def add_recipe_argument(command: F) -> F:
     return cast("F", click.argument("recipe", type=RECIPE, default="quickstart")(replaced(joined)))
 
 
+def add_optional_recipe_argument(command: F) -> F:
+    """Give a command the arguments of `add_recipe_argument`; without a recipe it gets None."""
+
+    @wraps(command)
+    def joined(*arguments: Any, recipe: str | None, pool: str | None, **options: Any) -> Any:
+        from ops.config import with_pool
+
+        if recipe is None and pool is not None:
+            raise click.UsageError("--pool needs a RECIPE, whose pool it replaces.")
+        return command(*arguments, recipe=None if recipe is None else with_pool(recipe, pool), **options)
+
+    replaced = click.option("--pool", type=POOL, help=POOL_HELP)
+    return cast("F", click.argument("recipe", type=RECIPE, required=False)(replaced(joined)))
+
+
 def add_data_recipe_argument(command: F) -> F:
     """Give a command of `podium data` the arguments of `add_recipe_argument`, by default the recipe of the recorded
     data.

@@ -48,8 +48,9 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     """
     from ops.release import registry
     from ops.release.promotion import NO_CHAMPION
+    from ops.release.way_back import describe_way_back
     from ops.stages.release import find_version_to_promote, promote_manually
-    from pipelines.release import make_promotion_observation, report_observation
+    from pipelines.release import make_promotion_observation, publish_pages, report_observation
 
     workspace = Workspace.find()
     known, champion = find_version_to_promote(workspace, version), registry.find_champion(workspace)
@@ -67,9 +68,11 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
         click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
         return
     report_observation(workspace, make_promotion_observation(outcome))
+    publish_pages(workspace, outcome.version)
     click.echo(f"Champion    models:/conductor@champion is version {outcome.version}, promoted by {name.strip()}")
     click.echo(f"Verdict     of the gate: {outcome.verdict}; report: {outcome.page}")
-    click.echo("Go back     podium rollback --reason WHY")
+    if back := describe_way_back(workspace):
+        click.echo(f"Go back     {back.replace('`', '')}")
 
 
 @click.command(
@@ -92,15 +95,20 @@ def rollback(name: str, reason: str, dry_run: bool, yes: bool) -> None:
     """
     from ops.release import registry
     from ops.release.aliases import find_rollback_target
+    from ops.release.way_back import explain_unfit
     from ops.stages.release import roll_back
-    from pipelines.release import make_rollback_observation, report_observation
+    from pipelines.release import make_rollback_observation, publish_pages, report_observation
 
     workspace = Workspace.find()
     gone, target = registry.find_champion(workspace), find_rollback_target(workspace)
-    if not _confirm_change(f"version {target.version} becomes champion again{_describe_replaced(gone)}", dry_run, yes):
+    said = f"version {target.version} becomes champion again{_describe_replaced(gone)}"
+    if gone is not None and (unfit := explain_unfit(target, gone)):
+        said += f"; {unfit}"
+    if not _confirm_change(said, dry_run, yes):
         return
     back = roll_back(workspace, reason, name, against=gone.version if gone else None)
     report_observation(workspace, make_rollback_observation(back, name, reason))
+    publish_pages(workspace, back.version)
     click.echo(f"Champion    models:/conductor@champion is version {back.version} again")
     if gone is not None:
         click.echo(f"Undo        podium promote {gone.version} --by NAME --reason WHY")

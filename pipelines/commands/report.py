@@ -6,7 +6,13 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, add_recipe_argument, add_yes_option, dry_run_option, seed_option
+from pipelines.commands.options import (
+    AS_JSON,
+    add_optional_recipe_argument,
+    add_yes_option,
+    dry_run_option,
+    seed_option,
+)
 from pipelines.commands.output import print_json
 from pipelines.termination import exit_interrupted
 
@@ -14,18 +20,19 @@ from pipelines.termination import exit_interrupted
 @click.command(
     cls=Command,
     examples=(
-        ("Write the report of the quickstart.", "podium report quickstart"),
+        ("Write the report of the champion.", "podium report"),
         ("Write the report of the quickstart with seed 2.", "podium report quickstart --seed 2"),
     ),
 )
-@add_recipe_argument
+@add_optional_recipe_argument
 @seed_option
-def report(recipe: str, seed: int | None) -> None:
-    """Write all results of a recipe into one HTML page.
+def report(recipe: str | None, seed: int | None) -> None:
+    """Write all results of a Conductor into one HTML page.
 
-    The report describes the Conductor that RECIPE has trained. The command calls no worker. If a part of the report has
-    not been measured yet, the report names the command that measures it. The page is written into .podium/reports and
-    attached to the versions of this Conductor in MLflow.
+    The report describes the champion, or the Conductor that RECIPE has trained if you name a recipe. If the pool has
+    changed since that training, it describes the champion of the recipe. The command calls no worker. If a part of the
+    report has not been measured yet, the report names the command that measures it. The page is written into
+    .podium/reports and attached to the versions of this Conductor in MLflow.
     """
     from pipelines.startup import silence_tools
 

@@ -15,6 +15,8 @@ from pipelines.commands.output import print_json
 if TYPE_CHECKING:
     import dagster as dg
 
+    from ops.retraining.story import RetrainingStory
+
 SHOWN_ALERTS = 3
 """Number of the newest alerts that the status shows."""
 
@@ -28,14 +30,16 @@ SHOWN_ALERTS = 3
 )
 @AS_JSON
 def status(as_json: bool) -> None:
-    """Show the champion, the last run, the spending and alerts.
+    """Show the champion, the last run and retraining, the spending and open alerts.
 
     The champion is the version that `podium serve` serves. The challenger is the newest version, if the promotion gate
-    has not promoted it.
+    has not promoted it. An alert is open until a person or a later run has solved it.
     """
-    from ops.alerts.notify import load_notices
+    from ops.alerts.notify import load_open_alerts
     from ops.core.workspace_parts import REGISTRY, find_lost_alerts, find_missing_parts
     from ops.release import registry
+    from ops.reports.retraining import retraining_file
+    from ops.retraining.story import load_stories
     from ops.spending.bookings import current_month
     from ops.spending.ledger import open_ledger
 
@@ -44,9 +48,12 @@ def status(as_json: bool) -> None:
     if (lost_alerts := find_lost_alerts(workspace)) is not None:
         missing.append(lost_alerts)
     champion = challenger = None
+    stories: list[RetrainingStory] = []
     if all(each.file != str(workspace.state / REGISTRY.relative_path) for each in missing):
         champion, challenger = registry.find_champion(workspace), registry.find_challenger(workspace)
-    runs, alerts = _list_runs(workspace, 1), load_notices(workspace, SHOWN_ALERTS)
+        stories = load_stories(workspace, 1)
+    runs, open_alerts = _list_runs(workspace, 1), load_open_alerts(workspace)
+    alerts = open_alerts[:SHOWN_ALERTS]
     books = open_ledger(workspace.ledger)
     has_ledger = all(each.file != str(workspace.ledger) for each in missing)
     month, spent = current_month(), books.by_month() if has_ledger else {}
@@ -56,6 +63,7 @@ def status(as_json: bool) -> None:
         "challenger": challenger
         and {"version": challenger.version, "verdict": challenger.tags.get("verdict", "not judged")},
         "last_run": runs[0] if runs else None,
+        "last_retraining": stories[0].as_dict() if stories else None,
         "usd_this_month": (spent[month].usd if month in spent else 0.0) if has_ledger else None,
         "usd_in_all": sum(each.usd for each in spent.values()) if has_ledger else None,
         "usd_reserved": sum(books.open_reservations().values()) if has_ledger else None,
@@ -72,6 +80,9 @@ def status(as_json: bool) -> None:
         judged = challenger.tags.get("verdict", "not judged")
         lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
     lines += [("Last run", _format_run(runs[0]) if runs else "none")]
+    for story in stories:
+        page = retraining_file(workspace).relative_to(workspace.root)
+        lines.append(("Retraining", f"{story.at}, {story.title}. {story.outcome.replace('`', '')} ({page})"))
     lines += [("Missing", str(each)) for each in missing]
     reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
     if has_ledger:
@@ -79,8 +90,12 @@ def status(as_json: bool) -> None:
             ("Spent", f"${facts['usd_this_month']:,.4f} in {month}, ${facts['usd_in_all']:,.4f} in all{reserved}")
         )
     for entry in alerts:
-        said = f"; {entry.notice.command}" if entry.notice.command else ""
-        lines.append(("Alert", f"{_format_time(entry.at)}  {entry.notice.kind}: {entry.notice.title}{said}"))
+        said = f"{entry.notice.kind}: {entry.notice.title}; {entry.notice.command}"
+        lines.append(("Alert", f"{_format_time(entry.at)}  {said}"))
+    if not open_alerts:
+        lines.append(("Alerts", "none is open (podium alerts list)"))
+    elif len(open_alerts) > len(alerts):
+        lines.append(("", f"{len(open_alerts) - len(alerts)} more are open (podium alerts list)"))
     if champion is None and not missing:
         lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
     for label, text in lines:
@@ -158,7 +173,16 @@ def _asset_name(key: dg.AssetKey) -> str:
 
 
 def _format_run(run: dict[str, Any]) -> str:
-    return f"{run['recipe'] or run['job']}: {run['status']}, started {run['started'] or 'not yet'} (podium runs list)"
+    of = f"{run['job']} of {run['recipe']}" if run["recipe"] else run["job"]
+    return f"{of}: {_describe_status(run)} (podium runs list)"
+
+
+def _describe_status(run: dict[str, Any]) -> str:
+    if run["started"] is None:
+        return f"{run['status']}, not begun yet"
+    if run["status"] == "started":
+        return f"running since {run['started']}"
+    return f"{run['status']}, begun {run['started']}"
 
 
 def _format_minutes(run: dict[str, Any]) -> str:

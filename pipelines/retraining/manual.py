@@ -11,12 +11,13 @@ from ops.config import Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.estimate import Estimate
-from ops.retraining.standing import load_training_decision
+from ops.retraining.standing import list_caused_failures, load_training_decision
+from ops.retraining.story import write_retraining_page
 from ops.spending.bookings import format_usd
 from ops.workers.pool import compare_pools
 from pipelines.commands.output import print_json
 from pipelines.confirmation import confirm_spending, show_spending
-from pipelines.retraining.launch import estimate_change, estimate_drift_round, make_change_tags
+from pipelines.retraining.launch import estimate_change, estimate_drift_round, make_change_tags, record_plan
 
 
 def print_change(workspace: Workspace, as_json: bool = False) -> None:
@@ -99,6 +100,7 @@ def retrain_champion(workspace: Workspace, yes: bool = True) -> bool:
         priced = estimate_change(found)
         print_plan(console, found, priced)
         confirm_spending(found.snapshot.setup(workspace), yes, priced.usd)
+        record_plan(workspace, found, priced, "podium retrain")
         job = place.definitions.resolve_job_def("retraining")
         place.with_resource(found.podium).execute(
             job, tags=make_change_tags(found, priced) | {"podium/cause": "podium retrain"}
@@ -115,6 +117,8 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
 
     made = load_training_decision(workspace, asked.key)
     console.print()
+    if (page := write_retraining_page(workspace)) is not None:
+        console.print(f"Page        {page.relative_to(workspace.root)}   tells what was done and why")
     console.print(f"Decision    {'fine-tuned' if made.fine_tune else 'not trained'}: {made.why}", markup=False)
     kept_back = False
     if made.fine_tune:
@@ -122,7 +126,7 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
     elif (champion := registry.find_champion(workspace)) is not None:
         console.print(f"Champion    version {champion.version}, as before")
     seed = asked.recipe.seed if made.train_anew else asked.recipe.seed + 1
-    if made.train_anew or (made.standing.failed and not made.fine_tune):
+    if made.train_anew or (list_caused_failures(asked, made) and not made.fine_tune):
         console.print(f"Next        `podium run {asked.recipe_file} --seed {seed}` trains from the start", markup=False)
     return kept_back
 

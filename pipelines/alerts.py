@@ -22,7 +22,7 @@ from ops.alerts.catalogue import (
 )
 from ops.alerts.notify import close_alerts
 from ops.config import load_alerts
-from ops.core.errors import ConfigError, OverBudget
+from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.workspace import Workspace
 from ops.retraining.record import update_record
 from ops.retraining.story import write_retraining_page
@@ -162,8 +162,15 @@ def _iterate_errors(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterato
 
 
 def _find_cause(errors: list[Any]) -> str:
-    """Return the message of the innermost error, since a `PodiumError` is written for users."""
-    return "\n".join(errors[-1].message.strip().splitlines()[:20]) if errors else ""
+    """Return the message of the innermost `PodiumError`, which is written for users; without one, that of the innermost
+    error."""
+    names = {each.__name__ for each in (PodiumError, *_list_subclasses(PodiumError))}
+    ours = [error for error in errors if error.cls_name in names]
+    return "\n".join((ours or errors)[-1].message.strip().splitlines()[:20]) if errors else ""
+
+
+def _list_subclasses(error: type[Exception]) -> list[type[Exception]]:
+    return [found for each in error.__subclasses__() for found in (each, *_list_subclasses(each))]
 
 
 def _find_failure_message(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:

@@ -38,8 +38,9 @@ class RecordedNotice:
 
     @property
     def is_open(self) -> bool:
-        """Return whether a person still has to do something."""
-        return self.closed is None and bool(self.notice.command)
+        """Return whether a person still has to do something. A notice without a name in the catalogue, as earlier
+        versions recorded it, can never be closed and does not count."""
+        return self.closed is None and bool(self.notice.command and self.notice.alert)
 
 
 def record_notice(workspace: Workspace, notice: Notice, deliveries: Sequence[Delivery]) -> None:

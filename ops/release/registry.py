@@ -13,7 +13,7 @@ from ops.core.digests import DIGEST_SUFFIX, check_digest
 from ops.core.errors import DataError, first_line
 from ops.core.workspace import Workspace
 from ops.core.workspace_parts import record_parts
-from ops.release.lineage import Lineage
+from ops.release.lineage import FINE_TUNED_FROM, Lineage
 from ops.release.mlflow_store import (
     CHALLENGER,
     CHAMPION,
@@ -74,7 +74,10 @@ def register_version(
         model_version = _find_same_content(client, content, lineage)
         if model_version is None:
             texts = {**lineage.as_tags(), **(tags or {}), "content": content}
-            release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs, checkpoint)
+            release = Release(
+                card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs,
+                fine_tuned_from=texts.get(FINE_TUNED_FROM, ""), checkpoint=checkpoint,
+            )  # fmt: skip
             with _shorten_server_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL_NAME, CHALLENGER, model_version.version)

@@ -30,6 +30,7 @@ from ops.release.lineage import find_changed_graders, read_question_keys
 from ops.release.mlflow_store import MODEL_NAME, RegisteredVersion
 from ops.release.promotion import GateCheck
 from ops.release.way_back import describe_way_back, record_standing
+from ops.reports.retraining import retraining_file
 from ops.results.table import reprice_rows
 from ops.retraining.decision import RetrainingEvidence, TrainingDecision, decide_training
 from ops.retraining.fine_tuning_start import get_champion_folder
@@ -167,6 +168,7 @@ def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: Traini
     failed = list_caused_failures(snapshot, decision)
     text = "\n".join([decision.why, *(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in failed)])
     names, occasion = ", ".join(check.name for check in failed), snapshot.key
+    link = str(page) if (page := retraining_file(workspace)).is_file() else ""
     of_this_change = [f"{state} {occasion}" for state in ("falls", "below", "anew")]
     because = f"the champion was judged again with pool {snapshot.pool.name}"
     close_alerts(workspace, (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW), because, still_open=of_this_change)
@@ -174,19 +176,21 @@ def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: Traini
     if failed and decision.fine_tune:
         notify(
             workspace,
-            CHAMPION_FALLS.make_notice(f"{title}: the same run trains it further", text, occasion=f"falls {occasion}"),
+            CHAMPION_FALLS.make_notice(
+                f"{title}: the same run trains it further", text, link, occasion=f"falls {occasion}"
+            ),
         )
     elif failed and not decision.train_anew:
         text += "\nIt stays champion. Train another, or accept it (config/promotion.yaml)."
         if back := describe_way_back(workspace).replace("`", ""):
             text += f"\n{back}."
         notify(workspace, CHAMPION_STAYS_BELOW.make_notice(
-            f"{title}: nothing follows", text, occasion=f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
+            f"{title}: nothing follows", text, link, occasion=f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
         ))  # fmt: skip
     if decision.train_anew:
         title = "a new worker pays, and needs a training from the start"
         values = {"recipe": recipe, "seed": str(seed)}
-        notify(workspace, TRAIN_ANEW.make_notice(title, text, occasion=f"anew {occasion}", **values))
+        notify(workspace, TRAIN_ANEW.make_notice(title, text, link, occasion=f"anew {occasion}", **values))
 
 
 def list_caused_failures(snapshot: Snapshot, decision: TrainingDecision) -> list[GateCheck]:

@@ -28,8 +28,10 @@ from ops.evaluation.comparison import read_comparison
 from ops.release import aliases, mlflow_store, registry
 from ops.release.dossier import Dossier
 from ops.release.judgement import apply_gate
+from ops.release.lineage import FINE_TUNED_FROM
 from ops.release.promotion import NO_CHAMPION, GateDecision, override_decision
 from ops.release.way_back import describe_way_back
+from ops.reports.retraining import retraining_file
 from ops.reports.verdict import VersionStatus, render_verdict_page
 
 
@@ -130,17 +132,16 @@ def _publish_outcome(
     """Write the version's verdict page, and send an alert if its verdict or its aliases changed."""
     now = registry.get_version(workspace, before.version)
     page = _publish_page(workspace, now)
-    said, summary, link = (
-        now.tags.get("verdict", ""),
-        _summarize_decision(now, decision),
-        _link_to_version(workspace, now),
-    )
+    said, summary = now.tags.get("verdict", ""), _summarize_decision(now, decision)
+    link = _link_to_version(workspace, now)
+    if not link and FINE_TUNED_FROM in now.tags:
+        link = str(retraining_file(workspace))
     if (said, now.aliases) == (before.tags.get("verdict"), before.aliases) and decision.override is None:
         pass  # a repeated judgement gave the same result
     elif promoted:
         closed = _close_alerts_of_champion(workspace, f"version {now.version} is champion")
         back = describe_way_back(workspace).replace("`", "")
-        text = "\n".join([summary, *([f"To undo this: {back}"] if back else []), *closed])
+        text = "\n".join([summary, *([f"{back}."] if back else []), *closed])
         notify(workspace, PROMOTED.make_notice(f"version {now.version} is champion", text, link))
     else:
         title = f"version {now.version} was {said}"

@@ -285,6 +285,7 @@ def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
         "seed": str(recipe.seed),
         "pool": pool.name,
         "pool_answers_key": pool.answers_key,
+        **({"fine_tuned_from_version": plan.champion} if plan.champion else {}),
     }
 
 

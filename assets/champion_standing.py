@@ -19,7 +19,13 @@ from ops.planning.stored_results import find_unscored
 from ops.precaching.client_setup import open_client
 from ops.retraining.fine_tuning_start import get_champion_folder
 from ops.retraining.record import update_record
-from ops.retraining.standing import alert_on_decision, find_unanswered_benchmarks, judge_champion, plan_required_work
+from ops.retraining.standing import (
+    alert_on_decision,
+    find_unanswered_benchmarks,
+    judge_champion,
+    list_caused_failures,
+    plan_required_work,
+)
 from ops.retraining.story import write_retraining_page
 from ops.stages.evaluation import score_policy
 from ops.workers.client import CallCounts
@@ -59,7 +65,7 @@ def champion_standing(
         ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
         for check in made.checks
     ]
-    failed = [check.name for check in made.standing.failed]
+    failed = [check.name for check in list_caused_failures(snapshot, made)]
     unsaid = [name for name in failed if name not in made.why]
     return dg.MaterializeResult(
         metadata={
@@ -93,6 +99,7 @@ def begin_record(context: dg.AssetExecutionContext, workspace: Workspace, snapsh
         began_at=began,
         ended_at=0.0,
         failure="",
+        remedy="",
         waits=False,
         **({"cause": cause} if cause else {}),
     )

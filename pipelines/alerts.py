@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -29,6 +30,8 @@ from ops.retraining.story import write_retraining_page
 from ops.spending.ledger import CAP_MESSAGE
 from ops.training.run.failure_reasons import INVALID_FIRST_STEP
 from pipelines.dagster_home import fail_orphaned_runs, find_process
+
+_FAILURES = (RUN_FAILED, CAP_REACHED, FIRST_STEP_INVALID)
 
 
 def make_failure_sensor(podium: RunResource) -> dg.SensorDefinition:
@@ -79,36 +82,33 @@ def close_alerts_of_run(workspace: Workspace, run: dg.DagsterRun) -> None:
     if the run handled a change of the pool, those of the change. Nothing is raised."""
     recipe = run.tags.get("podium/recipe", "")
     because = f"run {run.run_id[:8]} of {_name_run(run)} succeeded"
-    close_alerts(workspace, (RUN_FAILED, CAP_REACHED), because, subject=_name_subject(run))
+    close_alerts(workspace, _FAILURES, because, subject=_name_subject(run))
     close_alerts(workspace, (RUN_NOT_STARTED,), because, subject=recipe.partition(", seed ")[0])
     if run.job_name in HANDLING_JOBS and not run.asset_selection:
-        close_alerts(workspace, (PLAN_WAITS, POOL_UNHANDLED, FIRST_STEP_INVALID), because)
+        close_alerts(workspace, (PLAN_WAITS, POOL_UNHANDLED), because)
 
 
 def alert_on_failed_run(workspace: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Send one alert about the failed run, of the kind `budget` if a cap ended it. Nothing is raised."""
+    """Send one alert about the failed run, of the kind `budget` if a cap ended it, in place of one about an earlier
+    failure. Nothing is raised."""
     errors = list(_iterate_errors(instance, run))
     budget = any(error.cls_name == OverBudget.__name__ or CAP_MESSAGE in error.message for error in errors)
-    name = _name_run(run)
-    if run.job_name == RETRAINING_JOB and (key := run.tags.get(SNAPSHOT_TAG)):
-        update_record(workspace, key, run=run.run_id, failure=_find_cause(errors) or "it was stopped")
-        write_retraining_page(workspace)
-    text = f"run {run.run_id} of {name}\n{run.tags.get('podium/recipe', '')}\n\n"
-    text += _find_cause(errors) or _find_failure_message(instance, run)
-    page = find_run_url(workspace, run.run_id)
+    name, subject, page = _name_run(run), _name_subject(run), find_run_url(workspace, run.run_id)
+    cause = _find_cause(errors) or _find_failure_message(instance, run)
+    text = f"run {run.run_id} of {name}\n{run.tags.get('podium/recipe', '')}\n\n{cause}"
     recipe, _, seed = run.tags.get("podium/recipe", "").partition(", seed ")
     if any(INVALID_FIRST_STEP in error.message for error in errors):
         title = f"{name} stopped in its first step of training"
-        notify(
-            workspace,
-            FIRST_STEP_INVALID.make_notice(title, text, page, subject=_name_subject(run), recipe=recipe, seed=seed),
-        )
-        return
-    alert, what = (CAP_REACHED, "reached its budget") if budget else (RUN_FAILED, "failed")
-    again = find_command_to_continue(run.job_name, recipe, seed)
-    notify(
-        workspace, alert.make_notice(f"{name} {what}", text, page, subject=_name_subject(run), the_same_command=again)
-    )
+        notice = FIRST_STEP_INVALID.make_notice(title, text, page, subject=subject, recipe=recipe, seed=seed)
+    else:
+        alert, what = (CAP_REACHED, "reached its budget") if budget else (RUN_FAILED, "failed")
+        again = find_command_to_continue(run.job_name, recipe, seed)
+        notice = alert.make_notice(f"{name} {what}", text, page, subject=subject, the_same_command=again)
+    close_alerts(workspace, _FAILURES, f"run {run.run_id[:8]} of {name} has failed since", subject=subject)
+    notify(workspace, notice)
+    if run.job_name == RETRAINING_JOB and (key := run.tags.get(SNAPSHOT_TAG)):
+        update_record(workspace, key, run=run.run_id, failure=cause, remedy=notice.command)
+        write_retraining_page(workspace)
 
 
 def find_command_to_continue(job: str, recipe: str, seed: str = "") -> str:
@@ -166,7 +166,8 @@ def _find_cause(errors: list[Any]) -> str:
     error."""
     names = {each.__name__ for each in (PodiumError, *_list_subclasses(PodiumError))}
     ours = [error for error in errors if error.cls_name in names]
-    return "\n".join((ours or errors)[-1].message.strip().splitlines()[:20]) if errors else ""
+    said = "\n".join((ours or errors)[-1].message.strip().splitlines()[:20]) if errors else ""
+    return re.sub(r"^[\w.]+(Error|Exception|Failure): ", "", said)
 
 
 def _list_subclasses(error: type[Exception]) -> list[type[Exception]]:

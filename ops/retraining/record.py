@@ -82,6 +82,8 @@ class RetrainingRecord:
     """0 while it runs, or if it was interrupted."""
     failure: str = ""
     """Why the run failed; empty if it did not."""
+    remedy: str = ""
+    """The command that a person has to run after the failure."""
     figures: Mapping[str, Figures] = field(default_factory=dict)
     """The measurements of the systems `BEFORE`, `NOW` and `NEW`."""
 

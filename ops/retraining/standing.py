@@ -185,7 +185,7 @@ def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: Traini
         if back := describe_way_back(workspace).replace("`", ""):
             text += f"\n{back}."
         notify(workspace, CHAMPION_STAYS_BELOW.make_notice(
-            f"{title}: nothing follows", text, link, occasion=f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
+            f"{title}: nothing follows", text, link, f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
         ))  # fmt: skip
     if decision.train_anew:
         title = "a new worker pays, and needs a training from the start"

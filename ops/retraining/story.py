@@ -4,7 +4,7 @@ undo it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,11 +34,12 @@ from ops.retraining.record import (
     measure_figures,
     update_record,
 )
+from ops.retraining.retraining_plan import RetrainingPlan
 from ops.retraining.standing import list_caused_failures, load_training_decision, plan_required_work
 from ops.spending.bookings import LedgerReader, format_usd
 from ops.spending.ledger import open_ledger
 from ops.training.run.training_run import RunResult
-from ops.workers.pool import compare_pools
+from ops.workers.pool import PoolDifference, compare_pools
 
 SHOWN = 30
 """The number of the newest retrainings on the page."""
@@ -121,14 +122,15 @@ def _tell(workspace: Workspace, record: RetrainingRecord, snapshot: Snapshot, le
     lines = str(difference).splitlines()
     facts = {
         "What changed": f"pool `{snapshot.pool.name}`: {'; '.join(lines)}",
-        "What it required, and why": str(plan),
+        "What it required, and why": " ".join(_explain_plan(difference, snapshot)),
         "Started by": record.cause or "a person, from the launchpad",
         "Money": f"{_planned_usd(record)}; actual {format_usd(spent)} (ledger, run `{snapshot.account}`)",
         "Time": f"{_planned_time(record)}; actual {_actual_time(record)}",
-        "What was checked": _describe_checked(record, decision, plan.precache),
+        "What was checked": _describe_checked(record, decision, plan),
         "What was trained": _describe_training(workspace, change.version, decision, made),
-        "Decision": _describe_decision(workspace, decision, made),
+        "Decision": _describe_decision(workspace, snapshot, decision, made),
         "How to undo it": _describe_undo(workspace, snapshot, made),
+        **({"Why it failed": record.failure} if record.failure else {}),
         "Dagster run": f"`{record.run}`" if record.run else "none yet",
     }
     tables = [_figures_table(record, change.version, made)] if record.figures else []
@@ -139,8 +141,35 @@ def _tell(workspace: Workspace, record: RetrainingRecord, snapshot: Snapshot, le
     if made is not None and (checks := registry.load_decision(workspace, made.version).checks):
         tables.append(_checks_table(f"The promotion gate's checks of version {made.version}", checks))
     at = datetime.fromtimestamp(record.at, UTC).strftime("%Y-%m-%d %H:%M")
-    title = f"{snapshot.recipe_file}: {'; '.join(lines)}"
+    title = f"{snapshot.recipe_file}: {_name_change(difference)}"
     return RetrainingStory(record.key, at, title, outcome, next_step, made.version if made else "", facts, tables)
+
+
+def _name_change(difference: PoolDifference) -> str:
+    """Return the change in a few words."""
+    parts = [f"{name} removed" for name in difference.removed] + [f"{name} added" for name in difference.added]
+    parts += [f"{name} changed ({', '.join(difference.changed[name])})" for name in difference.affects_answers]
+    parts += [f"price of {name} changed" for name in difference.affects_price]
+    return ", ".join(parts) or "nothing that concerns answers or prices"
+
+
+def _explain_plan(difference: PoolDifference, snapshot: Snapshot) -> Iterator[str]:
+    """Say what each part of the change required, and why."""
+    if names := ", ".join(difference.removed):
+        yield f"{names} is gone, so that the champion had to be evaluated with the remaining workers, and is "
+        yield "fine-tuned if it fails the promotion gate there."
+    if names := ", ".join(difference.affects_answers):
+        yield f"{names} may answer differently, so that its stored questions had to be asked again and the champion "
+        yield "evaluated. It is fine-tuned if it fails the promotion gate."
+    if names := ", ".join(difference.added):
+        yield f"{names} is new, so that it had to be asked the stored questions."
+        if snapshot.recipe.prompting.cards:
+            yield "The champion reads descriptions of the workers. It is fine-tuned if the new worker pays."
+        else:
+            yield "The champion has no descriptions of the workers and cannot use it. Whether it pays was measured."
+    if names := ", ".join(difference.affects_price):
+        yield f"The price of {names} changed. A price changes no answer, so that only the costs had to be computed "
+        yield "again, and no worker was asked."
 
 
 def _find_version(workspace: Workspace, key: str) -> RegisteredVersion | None:
@@ -158,7 +187,7 @@ def _describe_outcome(
     if record.waits and not record.began_at:
         return "It waits for a person, because it costs more than `retraining.budget_usd`.", "podium retrain"
     if record.failure:
-        return f"The run failed: {record.failure.splitlines()[0]}", "podium retrain"
+        return f"The run failed: {record.failure.splitlines()[0].partition('. ')[0]}.", record.remedy
     if decision is None:
         return "It has not reached a decision yet.", ""
     if not decision.fine_tune:
@@ -212,13 +241,15 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-def _describe_checked(record: RetrainingRecord, decision: TrainingDecision | None, asked: Sequence[str]) -> str:
+def _describe_checked(record: RetrainingRecord, decision: TrainingDecision | None, plan: RetrainingPlan) -> str:
     if decision is None:
         return "nothing yet"
-    now = record.figures[NOW]
-    said = [f"the champion on {now.questions:,} test questions with the changed pool"]
-    if asked:
-        said.append(f"the stored questions asked to {', '.join(asked)}")
+    questions = f"{record.figures[NOW].questions:,} test questions"
+    if not plan.evaluate:
+        return f"cost and latency of the champion's stored answers to {questions}, at the new prices"
+    said = [f"the champion on {questions} with the changed pool"]
+    if plan.precache:
+        said.append(f"the answers of {', '.join(plan.precache)} to the stored questions")
     failed = len(decision.standing.failed)
     said.append(f"{len(decision.checks)} checks, of which {failed or 'none'} of the gate failed")
     return "; ".join(said)
@@ -248,12 +279,19 @@ def _describe_training(
     )
 
 
-def _describe_decision(workspace: Workspace, decision: TrainingDecision | None, made: RegisteredVersion | None) -> str:
+def _describe_decision(
+    workspace: Workspace, snapshot: Snapshot, decision: TrainingDecision | None, made: RegisteredVersion | None
+) -> str:
     if decision is None:
         return "not yet"
     said = [f"{'fine-tune' if decision.fine_tune else 'do not train'}, because {decision.why}"]
     paying = [check for check in decision.pays if check.passed]
-    said += [_describe_check(check) for check in choose_deciding([*decision.standing.checks], also=paying)]
+    caused = list_caused_failures(snapshot, decision)
+    if caused or plan_required_work(snapshot).evaluate:
+        chosen = choose_deciding(caused or [check for check in decision.standing.checks if check.passed], also=paying)
+    else:
+        chosen = [check for check in decision.standing.checks if check.is_ratio][:3]
+    said += [_describe_check(check) for check in chosen]
     if made is not None:
         checks = registry.load_decision(workspace, made.version).checks
         said.append(f"version {made.version}: {made.tags.get('verdict', 'not judged')}")
@@ -305,12 +343,11 @@ def _describe_loss(figures: Mapping[str, Figures]) -> str:
     before, after = figures.get(BEFORE), figures.get(NEW) or figures.get(NOW)
     if before is None or after is None:
         return ""
-    points = 100 * (after.in_domain[0] - before.in_domain[0])
+    points = f"{100 * (after.in_domain[0] - before.in_domain[0]):+.1f}".replace("-", "−")
     usd = after.usd - before.usd
-    return (
-        f"Compared with the time before the change, in-domain accuracy differs by {points:+.1f} points and the cost of "
-        f"a question by {'+' if usd >= 0 else '−'}{format_usd(abs(usd))}."
-    )
+    said = "as before" if points in ("+0.0", "−0.0") else f"{points} points"
+    costs = "as before" if not usd else f"{'+' if usd > 0 else '−'}{format_usd(abs(usd))}"
+    return f"Compared with the time before the change: in-domain accuracy {said}, USD a question {costs}."
 
 
 def _format_share(estimate: tuple[float, float, float]) -> str:

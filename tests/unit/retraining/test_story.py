@@ -22,6 +22,8 @@ from ops.stages.release import promote_manually, roll_back
 from tests.releases import checkout, scored, shared_store, version
 
 INVALID = GateCheck("format compliance", 0.58, 0.95, False, "291 of 700 completions gave no workflow")
+WORSE = GateCheck("difference to the champion", -0.09, -0.02, False, "mean -0.05: a price cannot have caused this")
+COSTLIER = GateCheck("cost ratio to the champion", 1.2, 1.5, True, "0.12 against 0.1 USD")
 BELOW = GateDecision(False, (INVALID, GateCheck("gain over the best single worker", 0.1, 0.0, True, "mean +0.2")))
 ANOTHER_POOL = "fedcba987654"
 
@@ -54,20 +56,23 @@ def begin(workspace: Workspace, asked: Snapshot, decision: TrainingDecision) -> 
 def test_a_price_change_is_told_with_its_plan_its_figures_and_how_to_undo_it(workspace: Workspace) -> None:
     asked = changed_snapshot()
     assert write_retraining_page(workspace) is None, "there was no retraining yet"
-    begin(workspace, asked, TrainingDecision(False, "the champion holds", GateDecision(True, BELOW.checks[1:])))
+    begin(workspace, asked, TrainingDecision(False, "the champion holds", GateDecision(False, (WORSE, COSTLIER))))
     [story] = load_stories(workspace)
-    assert "algebraist: price" in story.title
+    assert story.title == "quickstart: price of algebraist changed"
     assert story.outcome == "Version 1 stays champion, and nothing was trained: the champion holds."
     assert not story.next_step
-    assert story.facts["What it required, and why"] == "another price: algebraist (costs)"
+    assert "A price changes no answer" in story.facts["What it required, and why"]
     assert story.facts["Money"].startswith("planned $1.14, at most $3.84; actual $0")
     assert story.facts["Time"] == "planned 5 minutes, at most 15 minutes (calls and training); actual 15 seconds"
-    assert "gain over the best single worker 0.1 (passed, bound 0)" in story.facts["Decision"]
+    assert (
+        story.facts["Decision"]
+        == "do not train, because the champion holds; cost ratio to the champion 1.2 (passed, bound 1.5)"
+    )
     assert "config/pools/quickstart.yaml" in story.facts["How to undo it"]
     page = write_retraining_page(workspace)
     assert page is not None
     text = page.read_text(encoding="utf-8")
-    assert "What the change cost" in text and "-30.0 points" in text
+    assert "What the change cost" in text and "−15.0 points" in text
 
 
 def test_a_fine_tuned_version_is_told_with_the_version_that_it_continues(workspace: Workspace) -> None:
@@ -96,9 +101,18 @@ def test_a_failed_run_and_a_plan_that_waits_ask_for_a_person(workspace: Workspac
     plan_record(workspace, asked.key, waits=True, usd=(30.0, 90.0))
     [waiting] = load_stories(workspace)
     assert (waiting.next_step, waiting.facts["Dagster run"]) == ("podium retrain", "none yet")
-    update_record(workspace, asked.key, run="5f00ba11", began_at=1e9, waits=False, failure="the disk is full")
+    update_record(
+        workspace,
+        asked.key,
+        run="5f00ba11",
+        began_at=1e9,
+        waits=False,
+        failure="the disk is full. Clean up",
+        remedy="podium retrain",
+    )
     [failed] = load_stories(workspace)
-    assert failed.outcome == "The run failed: the disk is full"
+    assert (failed.outcome, failed.next_step) == ("The run failed: the disk is full.", "podium retrain")
+    assert failed.facts["Why it failed"] == "the disk is full. Clean up"
 
 
 @pytest.mark.parametrize(

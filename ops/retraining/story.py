@@ -3,12 +3,12 @@ undo it."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ops.config import Snapshot
 from ops.core.atomic import write_text
@@ -21,7 +21,7 @@ from ops.release.promotion import GateCheck
 from ops.release.way_back import describe_way_back
 from ops.reports.exhibit import Table, format_number
 from ops.reports.page import render_template
-from ops.reports.retraining import retraining_file
+from ops.reports.retraining import RetrainingSummary, retraining_file, summaries_file
 from ops.retraining.decision import TrainingDecision
 from ops.retraining.record import (
     BEFORE,
@@ -65,9 +65,10 @@ class RetrainingStory:
     facts: dict[str, str] = field(default_factory=dict)
     tables: Sequence[Table] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what `podium status --json` prints."""
-        return {"at": self.at, "change": self.title, "outcome": self.outcome, "version": self.version or None}
+    @property
+    def summary(self) -> RetrainingSummary:
+        """Return what `podium status` shows."""
+        return RetrainingSummary(self.at, self.title, self.outcome.replace("`", ""), self.version or None)
 
 
 def write_retraining_page(workspace: Workspace) -> Path | None:
@@ -78,6 +79,7 @@ def write_retraining_page(workspace: Workspace) -> Path | None:
         return None
     page = retraining_file(workspace)
     write_text(page, render_template("retraining.html", title="Retrainings", stories=stories))
+    write_text(summaries_file(workspace), json.dumps([story.summary._asdict() for story in stories], indent=1))
     for version in {story.version for story in stories if story.version}:
         registry.attach_file(workspace, registry.get_version(workspace, version), page, "report")
     return page

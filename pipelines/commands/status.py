@@ -15,8 +15,6 @@ from pipelines.commands.output import print_json
 if TYPE_CHECKING:
     import dagster as dg
 
-    from ops.retraining.story import RetrainingStory
-
 SHOWN_ALERTS = 3
 """Number of the newest alerts that the status shows."""
 
@@ -38,8 +36,7 @@ def status(as_json: bool) -> None:
     from ops.alerts.notify import load_open_alerts
     from ops.core.workspace_parts import REGISTRY, find_lost_alerts, find_missing_parts
     from ops.release import registry
-    from ops.reports.retraining import retraining_file
-    from ops.retraining.story import load_stories
+    from ops.reports.retraining import load_last_summary, retraining_file
     from ops.spending.bookings import current_month
     from ops.spending.ledger import open_ledger
 
@@ -48,10 +45,9 @@ def status(as_json: bool) -> None:
     if (lost_alerts := find_lost_alerts(workspace)) is not None:
         missing.append(lost_alerts)
     champion = challenger = None
-    stories: list[RetrainingStory] = []
     if all(each.file != str(workspace.state / REGISTRY.relative_path) for each in missing):
         champion, challenger = registry.find_champion(workspace), registry.find_challenger(workspace)
-        stories = load_stories(workspace, 1)
+    retraining = load_last_summary(workspace)
     runs, open_alerts = _list_runs(workspace, 1), load_open_alerts(workspace)
     alerts = open_alerts[:SHOWN_ALERTS]
     books = open_ledger(workspace.ledger)
@@ -63,7 +59,7 @@ def status(as_json: bool) -> None:
         "challenger": challenger
         and {"version": challenger.version, "verdict": challenger.tags.get("verdict", "not judged")},
         "last_run": runs[0] if runs else None,
-        "last_retraining": stories[0].as_dict() if stories else None,
+        "last_retraining": retraining and retraining._asdict(),
         "usd_this_month": (spent[month].usd if month in spent else 0.0) if has_ledger else None,
         "usd_in_all": sum(each.usd for each in spent.values()) if has_ledger else None,
         "usd_reserved": sum(books.open_reservations().values()) if has_ledger else None,
@@ -80,9 +76,9 @@ def status(as_json: bool) -> None:
         judged = challenger.tags.get("verdict", "not judged")
         lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
     lines += [("Last run", _format_run(runs[0]) if runs else "none")]
-    for story in stories:
+    if retraining is not None:
         page = retraining_file(workspace).relative_to(workspace.root)
-        lines.append(("Retraining", f"{story.at}, {story.title}. {story.outcome.replace('`', '')} ({page})"))
+        lines.append(("Retraining", f"{retraining.at}, {retraining.change}. {retraining.outcome} ({page})"))
     lines += [("Missing", str(each)) for each in missing]
     reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
     if has_ledger:

@@ -15,6 +15,7 @@ from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.release.promotion import GateCheck, GateDecision
 from ops.release.way_back import describe_way_back, record_standing
+from ops.reports.retraining import load_last_summary
 from ops.retraining.decision import TrainingDecision
 from ops.retraining.record import BEFORE, NEW, NOW, measure_figures, plan_record, update_record
 from ops.retraining.story import finish_record, load_stories, write_retraining_page
@@ -71,6 +72,7 @@ def test_a_price_change_is_told_with_its_plan_its_figures_and_how_to_undo_it(wor
     assert "config/pools/quickstart.yaml" in story.facts["How to undo it"]
     page = write_retraining_page(workspace)
     assert page is not None
+    assert load_last_summary(workspace) == story.summary, "what status shows"
     text = page.read_text(encoding="utf-8")
     assert "What the change cost" in text and "−15.0 points" in text
 

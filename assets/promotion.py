@@ -31,6 +31,8 @@ def promotion(podium: RunResource) -> dg.MaterializeResult:
         if (page := finish_record(setup.workspace, snapshot.key, outcome.version)) is not None:
             facts["story"] = dg.MetadataValue.path(page)
     if outcome.dossier is not None:
+        if outcome.dossier.pool_change:
+            facts["pool_change"] = outcome.dossier.pool_change
         for opponent in outcome.dossier.opponents:
             if opponent.pairings:
                 shown = make_comparison_table(opponent, outcome.dossier.confidence)

@@ -17,7 +17,7 @@ from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
 from ops.results.statistics import average_estimates
-from ops.results.summary import average_by_question, mean_per_answer, summarize
+from ops.results.summary import average_by_question, filter_valid, mean_per_answer, summarize
 from ops.results.table import Rows, to_table
 
 BEFORE, NOW, NEW = "before", "now", "new"
@@ -47,7 +47,7 @@ def measure_figures(rows: Rows) -> Figures:
         average_estimates([summaries[name].accuracy for name in names if name in summaries])
         for names in (training_benchmarks(), ood_benchmarks())
     )
-    valid = average_by_question(table.filter("format_ok"))
+    valid = average_by_question(filter_valid(table))
     answers = sum(each.rows for each in summaries.values())
     return Figures(
         average_by_question(table).height,

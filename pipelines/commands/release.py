@@ -150,10 +150,15 @@ def verdict(version: str | None, as_json: bool) -> None:
     workspace = Workspace.find()
     known = registry.get_version(workspace, version) if version else registry.get_latest_version(workspace)
     decision = registry.load_decision(workspace, known.version)
+    dossier = registry.load_dossier(workspace, known.version)
+    pool_change = dossier.pool_change if dossier else ""
     page = workspace.reports / f"verdict-version-{known.version}.html"
     said = known.tags.get("verdict", "not judged")
     if as_json:
-        print_json({"version": known.version, "aliases": known.aliases, "verdict": said, **decision.as_dict()})
+        print_json({
+            "version": known.version, "aliases": known.aliases, "verdict": said, **decision.as_dict(),
+            "pool_change": pool_change,
+        })  # fmt: skip
     else:
         names = f" ({', '.join(known.aliases)})" if known.aliases else ""
         click.echo(f"version {known.version}{names}: {said}")
@@ -164,6 +169,8 @@ def verdict(version: str | None, as_json: bool) -> None:
         ]  # fmt: skip
         if rows:
             make_console().print(make_table(("", "check", "value", "bound", "what"), rows, ("value", "bound")))
+        if pool_change:
+            click.echo(f"change of the pool: {pool_change}")
         if decision.override:
             click.echo(f"override by {decision.override.name}: {decision.override.reason}")
         if page.is_file():

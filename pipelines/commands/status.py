@@ -34,16 +34,14 @@ def status(as_json: bool) -> None:
     has not promoted it. An alert is open until a person or a later run has solved it.
     """
     from ops.alerts.notify import load_open_alerts
-    from ops.core.workspace_parts import REGISTRY, find_lost_alerts, find_missing_parts
+    from ops.core.workspace_parts import REGISTRY, find_lost_records, find_missing_parts
     from ops.release import registry
     from ops.reports.retraining import load_last_summary, retraining_file
     from ops.spending.bookings import current_month
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
-    missing = find_missing_parts(workspace)
-    if (lost_alerts := find_lost_alerts(workspace)) is not None:
-        missing.append(lost_alerts)
+    missing = find_missing_parts(workspace) + find_lost_records(workspace)
     champion = challenger = None
     if all(each.file != str(workspace.state / REGISTRY.relative_path) for each in missing):
         champion, challenger = registry.find_champion(workspace), registry.find_challenger(workspace)
@@ -125,9 +123,13 @@ def list_runs(count: int, as_json: bool) -> None:
 
     Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
+    from ops.core.workspace_parts import RUNS, find_lost_records
     from pipelines.commands.output import make_console, make_table
 
-    found = _list_runs(Workspace.find(), count)
+    workspace = Workspace.find()
+    found = _list_runs(workspace, count)
+    for lost in find_lost_records(workspace, RUNS):
+        click.echo(str(lost), err=True)
     if as_json:
         print_json(found)
         return

@@ -74,7 +74,7 @@ def test_a_price_change_is_told_with_its_plan_its_figures_and_how_to_undo_it(wor
     assert page is not None
     assert load_last_summary(workspace) == story.summary, "what status shows"
     text = page.read_text(encoding="utf-8")
-    assert "What the change cost" in text and "−15.0 points" in text
+    assert "What the change cost" in text and "−30.0 points" in text
 
 
 def test_a_fine_tuned_version_is_told_with_the_version_that_it_continues(workspace: Workspace) -> None:

@@ -25,6 +25,9 @@ from ops.core.errors import DataError
 from ops.core.settings_files import read_settings_text
 from ops.core.workspace import Workspace
 
+_RETRAINING = "-retraining-of-version-"
+"""The part of a ledger run's name by which it is known as that of a retraining."""
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -77,6 +80,11 @@ class Setup:
         """Return the name under which the ledger counts spending: recipe, seed and the pool's answers key, unless the
         setup has its own account."""
         return self.account or f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}"
+
+    @property
+    def is_retraining(self) -> bool:
+        """Return whether the calls are those of a retraining (`Snapshot.account`)."""
+        return _RETRAINING in self.account
 
     def with_account(self, name: str) -> Self:
         """Return the setup of calls beside the run, which the ledger counts as a run of its own with the same cap."""
@@ -172,8 +180,7 @@ class Snapshot(Settings):
         """Return the name under which the ledger counts the spending of a retraining; empty for any other run."""
         if self.change is None:
             return ""
-        of_version = f"retraining-of-version-{self.change.version}"
-        return f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}-{of_version}"
+        return f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}{_RETRAINING}{self.change.version}"
 
     def _keep_texts(self, folder: Path) -> Path:
         kept = folder / f"texts-{digest(self.texts)}"

@@ -265,7 +265,7 @@ def _find_checkpoints(client: MlflowClient, run: str) -> dict[int, LoggedModel]:
 
 
 def _purpose(plan: RunPlan) -> Purpose:
-    return "fine-tuning" if plan.champion else "study" if plan.account else "training"
+    return "fine-tuning" if plan.from_champion else "study" if plan.account else "training"
 
 
 def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ undo it."""
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -330,7 +331,7 @@ def _figures_table(record: RetrainingRecord, version: str, made: RegisteredVersi
     rows = [
         (
             label, own.questions, _format_share(own.in_domain), _format_share(own.out_of_distribution),
-            f"{own.usd:.5f}", format_number(own.latency_s, 2), format_number(100 * own.valid, 1),
+            format_number(own.usd, 5), format_number(own.latency_s, 2), format_number(100 * own.valid, 1),
         )
         for name, label in labels.items() if (own := record.figures.get(name)) is not None
     ]  # fmt: skip
@@ -348,7 +349,9 @@ def _describe_loss(figures: Mapping[str, Figures]) -> str:
     points = f"{100 * (after.in_domain[0] - before.in_domain[0]):+.1f}".replace("-", "−")
     usd = after.usd - before.usd
     said = "as before" if points in ("+0.0", "−0.0") else f"{points} points"
-    costs = "as before" if not usd else f"{'+' if usd > 0 else '−'}{format_usd(abs(usd))}"
+    costs = (
+        "unknown" if math.isnan(usd) else "as before" if not usd else f"{'+' if usd > 0 else '−'}{format_usd(abs(usd))}"
+    )
     return f"Compared with the time before the change: in-domain accuracy {said}, USD a question {costs}."
 
 

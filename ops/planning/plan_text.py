@@ -79,12 +79,15 @@ def _describe_policy(policy: Policy) -> str:
     return "scratch, Qwen2 architecture"
 
 
-def format_plan(plan: RecipePlan, lacking: Sequence[MissingRequirement]) -> str:
-    """Return the whole plan as text. Its last section is `ready` or the list of missing requirements."""
+def format_plan(plan: RecipePlan, lacking: Sequence[MissingRequirement], width: int | None = None) -> str:
+    """Return the whole plan as text. Its last section is `ready` or the list of missing requirements.
+
+    `width` is that of the terminal: the table of memory then has only the columns that fit. None shows all of them.
+    """
     sections = [
         describe_recipe(plan.setup),
         _format_machine(plan),
-        _format_memory(plan),
+        _format_memory(plan, width),
         _format_disk(plan),
         _format_costs(plan),
         format_missing(lacking),
@@ -133,7 +136,7 @@ def _format_machine(plan: RecipePlan) -> str:
     return _format_facts(facts)
 
 
-def _format_memory(plan: RecipePlan) -> str:
+def _format_memory(plan: RecipePlan, width: int | None) -> str:
     work, made = plan.workload, plan.memory
     if work is None or made is None:
         return ""
@@ -150,8 +153,15 @@ def _format_memory(plan: RecipePlan) -> str:
     whose = "" if plan.machine.gpus else ", of GPUs of 80 GB, assumed"
     ranks = f"recipe: {work.engine} on {work.engine.ranks}; the others on {len(plan.machine.gpus) or work.engine.ranks}"
     head = f"memory, GiB a GPU{whose}; {ranks}\n  {rollouts}"
-    table, cache = _format_table(_memory_rows(columns, gib)), _describe_vllm_cache(made, work.sequence_tokens)
-    return f"{head}\n{table}{cache}\n{_format_policy_memory(plan)}"
+    table = _format_table(_memory_rows(columns, gib))
+    left_out: list[str] = []
+    while width and len(columns) > 1 and max(map(len, table.splitlines())) > width:
+        left_out.insert(0, list(columns)[-1])
+        columns = {name: column for name, column in columns.items() if name not in left_out}
+        table = _format_table(_memory_rows(columns, gib))
+    note = f"\n  --wide also shows: {'; '.join(left_out)}" if left_out else ""
+    cache = _describe_vllm_cache(made, work.sequence_tokens)
+    return f"{head}\n{table}{note}{cache}\n{_format_policy_memory(plan)}"
 
 
 def _memory_rows(columns: Mapping[str, MemoryEstimate], gib: float) -> list[Row]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
-UNCERTAINTY_NOTE = "± one standard error; … 95 % interval where that is lopsided"
+UNCERTAINTY_NOTE = "± is one standard error; two numbers with … are the ends of a 95 % interval that is not symmetric"
 """The note below a table of `format_accuracy`."""
 TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, p95 of latency"
 
@@ -188,7 +188,7 @@ def build_reach_tables(reaches: Mapping[str, Reach]) -> dict[str, TableData]:
 
     `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row per shape of workflow.
     """
-    some = "some answer right, luck included"
+    some = "at least one system right, partly by luck"
     head = ["questions", some, "of those by the Conductor", "valid workflows", "right if valid"]
     parts: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]

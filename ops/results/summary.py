@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from ops.core.errors import format_p_value
 from ops.results.statistics import (
     Interval,
     MeanEstimate,
@@ -360,7 +361,7 @@ class PairedQuestions:
     def describe_discordance(self) -> str:
         """Return in words the number of questions that only one of the two systems answered correctly."""
         test = mcnemar_test(*self.accuracy_vectors())
-        return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar p = {test.p_value:.3g}"
+        return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar's p {format_p_value(test.p_value)}"
 
     def means(self, column: str) -> tuple[float, float]:
         """Return the means of both systems per question."""

@@ -110,10 +110,10 @@ def current_month() -> str:
 
 
 def format_usd(amount: float) -> str:
-    """Return USD with two significant digits and no exponent, so that small costs stay readable; a dash for NaN."""
+    """Return USD with cents, or with two significant digits and no exponent below ten cents; a dash for NaN."""
     if math.isnan(amount):
         return "–"
     if amount == 0:
         return "$0"
     digits = max(2, 1 - math.floor(math.log10(abs(amount))))
-    return f"${amount:.{digits}f}"
+    return f"${amount:,.{digits}f}"

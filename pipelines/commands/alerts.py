@@ -9,7 +9,7 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON
-from pipelines.commands.output import print_json
+from pipelines.commands.output import print_json, print_text
 
 
 @click.group(
@@ -50,9 +50,9 @@ def test() -> None:
     text = f"`podium alerts test` on {socket.gethostname()}. This is a test; no action is needed."
     deliveries = notify(workspace, Notice(kind, "a test", text, settings.ui_url or ""))
     for delivery in deliveries:
-        click.echo(delivery.problem or f"{delivery.channel}: taken")
+        print_text(delivery.problem or f"{delivery.channel}: the service has accepted the message")
     if not channels:
-        click.echo("config/alerts.yaml has no channels: the notice is only written to .podium/alerts.jsonl.")
+        print_text("config/alerts.yaml has no channels: the message is only written to .podium/alerts.jsonl.")
     sys.exit(0 if all(delivery.is_accepted for delivery in deliveries) else 1)
 
 
@@ -80,14 +80,14 @@ def list_(count: int, as_json: bool) -> None:
     workspace = Workspace.find()
     entries = load_notices(workspace, count)
     if (lost := find_lost_alerts(workspace)) is not None:
-        click.echo(str(lost), err=True)
+        print_text(str(lost), err=True)
     if as_json:
         print_json(entries)
         return
     for entry in entries:
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        click.echo(f"{at}  {entry.notice.kind}: {entry.notice.title}")
+        print_text(f"{at}  {entry.notice.kind}: {entry.notice.title}")
         if entry.notice.command:
-            click.echo(f"                     command: {entry.notice.command}")
+            print_text(f"                     command: {entry.notice.command}")
         for problem in entry.problems:
-            click.echo(f"                     not sent: {problem}")
+            print_text(f"                     not sent: {problem}")

@@ -6,8 +6,15 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, add_recipe_argument, add_yes_option, dry_run_option, seed_option
-from pipelines.commands.output import print_json
+from pipelines.commands.options import (
+    AS_JSON,
+    add_recipe_argument,
+    add_yes_option,
+    dry_run_option,
+    seed_option,
+    wide_option,
+)
+from pipelines.commands.output import print_json, print_markdown, print_text
 from pipelines.termination import exit_interrupted
 
 
@@ -32,7 +39,7 @@ def report(recipe: str, seed: int | None) -> None:
     silence_tools()
     from pipelines.reproduction import write_report
 
-    click.echo(f"written to {write_report(Workspace.find(), recipe, seed)}")
+    print_text(f"written to {write_report(Workspace.find(), recipe, seed)}")
 
 
 @click.command(
@@ -67,7 +74,7 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
         page, table = reproduce(Workspace.find(), seed, yes)
     except KeyboardInterrupt:
         exit_interrupted()
-    click.echo(f"written to {page} and {table}")
+    print_text(f"written to {page} and {table}")
 
 
 @click.command(
@@ -78,7 +85,8 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
     ),
 )
 @AS_JSON
-def baselines(as_json: bool) -> None:
+@wide_option
+def baselines(as_json: bool, wide: bool) -> None:
     """List the systems that a Conductor is compared with.
 
     The table shows for each baseline what it does, how many calls a question takes, and the paper that it comes from.
@@ -91,4 +99,4 @@ def baselines(as_json: bool) -> None:
     if as_json:
         print_json(list_baseline_facts())
     else:
-        click.echo(make_baseline_table(), nl=False)
+        print_markdown(make_baseline_table(), wide)

@@ -9,8 +9,8 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command, OrderedGroup
-from pipelines.commands.options import AS_JSON
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, wide_option
+from pipelines.commands.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -36,7 +36,7 @@ def status(as_json: bool) -> None:
     from ops.alerts.notify import load_notices
     from ops.core.workspace_parts import REGISTRY, find_lost_alerts, find_missing_parts
     from ops.release import registry
-    from ops.spending.bookings import current_month
+    from ops.spending.bookings import current_month, format_usd
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
@@ -73,10 +73,13 @@ def status(as_json: bool) -> None:
         lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
     lines += [("Last run", _format_run(runs[0]) if runs else "none")]
     lines += [("Missing", str(each)) for each in missing]
-    reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
+    reserved = f", {format_usd(facts['usd_reserved'])} reserved by running processes" if facts["usd_reserved"] else ""
     if has_ledger:
         lines.append(
-            ("Spent", f"${facts['usd_this_month']:,.4f} in {month}, ${facts['usd_in_all']:,.4f} in all{reserved}")
+            (
+                "Spent",
+                f"{format_usd(facts['usd_this_month'])} in {month}, {format_usd(facts['usd_in_all'])} in all{reserved}",
+            )
         )
     for entry in alerts:
         said = f"; {entry.notice.command}" if entry.notice.command else ""
@@ -84,7 +87,7 @@ def status(as_json: bool) -> None:
     if champion is None and not missing:
         lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
     for label, text in lines:
-        click.echo(f"{label:<11} {text}")
+        print_text(f"{label:<11} {text}")
 
 
 @click.group(
@@ -109,25 +112,25 @@ def runs() -> None:
     "--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show the newest N runs."
 )
 @AS_JSON
-def list_runs(count: int, as_json: bool) -> None:
+@wide_option
+def list_runs(count: int, as_json: bool, wide: bool) -> None:
     """List the runs of the pipeline, the newest first.
 
     Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
-    from pipelines.commands.output import make_console, make_table
-
     found = _list_runs(Workspace.find(), count)
     if as_json:
         print_json(found)
         return
     if not found:
-        click.echo("no run yet: podium run starts one")
+        print_text("There is no run yet. `podium run` starts one.")
         return
     rows = [
         (each["run"][:8], each["job"], each["recipe"], each["status"], each["started"] or "–", _format_minutes(each))
         for each in found
     ]
-    make_console().print(make_table(("run", "job", "recipe", "status", "started (UTC)", "minutes"), rows, ("minutes",)))
+    head = ("run", "job", "recipe", "status", "started (UTC)", "minutes")
+    print_table(head, rows, ("minutes",), optional=("job", "minutes"), wide=wide)
 
 
 def _list_runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ def print_plan(console: Console, found: PendingChange, priced: Estimate | None) 
     for line in str(compare_pools(change.before, snapshot.pool)).splitlines():
         console.print(f"Pool        {line}", markup=False)
     if priced is None:
-        console.print("Plan        nothing to do: the pool is as its last run left it")
+        console.print("Plan        nothing to do: the pool has not changed since the champion was last evaluated on it")
         return
     console.print(f"Plan        {found.plan}", markup=False)
     if priced.parts:
@@ -74,7 +74,8 @@ def print_plan(console: Console, found: PendingChange, priced: Estimate | None) 
     console.print(f"Estimate    {total}", markup=False)
     if priced.usd.expected > (budget := snapshot.retraining.budget_usd):
         console.print(
-            f"            more than retraining.budget_usd ({format_usd(budget)}): the sensor does not start it"
+            f"            This is more than budget_usd of config/retraining.yaml ({format_usd(budget)}), so that the "
+            "sensor does not start it."
         )
 
 

@@ -141,7 +141,8 @@ def test_an_unknown_study_is_refused_with_those_that_there_are() -> None:
     listed = [line.partition(" ")[0] for line in tried("study").stdout.splitlines()]
     assert {"one_worker", "seeds", "rounds"} < {*listed}
     unknown = tried("study", "one_wrker")
-    assert unknown.stderr.startswith(f"error: there is no study 'one_wrker'. Studies: {', '.join(listed)}")
+    suggestion = "Did you mean one_worker? `podium study` lists all studies"
+    assert unknown.stderr == f"error: there is no study 'one_wrker'. {suggestion}\n"
     other = tried("study", "ablations", "--recipe", "paper")
     assert "is of recipe 'quickstart', not 'paper'" in other.stderr
     assert (unknown.exit_code, other.exit_code) == (1, 1)

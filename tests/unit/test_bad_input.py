@@ -155,8 +155,9 @@ READERS: dict[str, Callable[[Path], object]] = {
 def test_a_number_or_an_address_that_cannot_be_meant_is_refused(root: Path, file: str, text: str, said: str) -> None:
     head = "base: quickstart\nname: mine\n" if file == "recipes/mine" else ""
     (root / "config" / f"{file}.yaml").write_text(head + text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+    with pytest.raises(ConfigError) as caught:
         READERS[f"config/{file}.yaml"](root)
+    assert said in re.sub(r" \(line \d+\)", "", str(caught.value))
     assert "\n" not in str(caught.value)
 
 

@@ -141,8 +141,8 @@ _DATABASE_REMEDIES = {
 _DAGSTER = "dagster"
 """The folder of Dagster's databases below `.podium`, which no backup holds."""
 _BEGIN_HISTORY = (
-    "Move the file away and run the same command again: Dagster begins a new one. The list of earlier runs is lost; "
-    "results, responses and costs are kept"
+    "Put the file back from a copy of yours; without one, move it away and run the same command again. Dagster then "
+    "begins a new list of runs; results, responses and costs are kept"
 )
 _RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
 

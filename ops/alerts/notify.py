@@ -16,6 +16,7 @@ from ops.alerts.channels import Delivery, deliver_notice
 from ops.config import Alerts, load_alerts
 from ops.core.errors import ConfigError, DataError
 from ops.core.workspace import Workspace
+from ops.core.workspace_parts import ACCEPT_OPTION
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def load_notices(workspace: Workspace, count: int) -> list[RecordedNotice]:
     file = _record_file(workspace)
     if file.is_dir():
         problem = "is a folder, and the record of alerts belongs there"
-        raise DataError(file, "", problem, "Move it away, and a new record is begun")
+        without = f"without one, move the folder away, and add {ACCEPT_OPTION} to the next run to begin a new record"
+        raise DataError(file, "", problem, f"Put the file back from a copy of yours; {without}")
     if not file.is_file():
         return []
     found = []

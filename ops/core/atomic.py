@@ -18,6 +18,8 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
+_WRITTEN_FOLDERS = frozenset({".podium", "data"})
+"""The folders of a workspace into which steps write."""
 TEMPORARY = ".*.tmp"
 """Glob of the names of temporary files: git and DVC ignore them (.gitignore, .dvcignore)."""
 _OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
@@ -28,9 +30,9 @@ def replace_atomically(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
     """Yield a temporary file beside `file`, which replaces it in one step at the end of the block, with these
     permissions.
 
-    After an error `file` is unchanged. Below `.podium`, where no person puts anything, a folder in the place of the
-    file is renamed, with one line that says so. Temporary files of killed writers of `file` are removed. Raises
-    `OSError`, which names `file`.
+    After an error `file` is unchanged. In a workspace's folders `.podium` and `data`, a folder in the place of the file
+    is renamed, with one line that says so. Temporary files of killed writers of `file` are removed. Raises `OSError`,
+    which names `file`.
     """
     with name_file_in_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +42,7 @@ def replace_atomically(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
         with name_file_in_errors(file):
             yield temporary
             temporary.chmod(mode)
-            if file.is_dir() and not file.is_symlink() and ".podium" in file.parts:
+            if file.is_dir() and not file.is_symlink() and not _WRITTEN_FOLDERS.isdisjoint(file.parts):
                 aside = file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}"))
                 log.warning("%s is a folder in the place of a file. It was renamed to %s", file, aside.name)
             temporary.replace(file)

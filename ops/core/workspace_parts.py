@@ -74,7 +74,11 @@ REGISTRY = WorkspacePart(
 ARTIFACTS = WorkspacePart("artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI", (), "files")
 SNAPSHOTS = WorkspacePart("snapshots", "snapshots")
 ALERTS = WorkspacePart("alerts", "alerts.jsonl", unit="alerts")
-"""The record of alerts, a line of JSON each. No command stops if it is lost, and those that show alerts say so."""
+"""The record of alerts, a line of JSON each."""
+RUNS = WorkspacePart("runs", "dagster/history/runs.db", tables=("runs",), unit="runs")
+"""Dagster's list of runs. A workspace whose runs are in Postgres does not have this file."""
+RECORDS = (ALERTS, RUNS)
+"""What only informs: no command stops if it is lost, and those that show it say so."""
 PARTS = (LEDGER, CACHE, REGISTRY, ARTIFACTS, SNAPSHOTS)
 """In the order in which a backup copies them: artifacts after the registry that names them."""
 _EVIDENCE = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
@@ -111,15 +115,23 @@ def find_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Data
     return found
 
 
-def find_lost_alerts(workspace: Workspace) -> DataError | None:
-    """Return a one-line error if the record of alerts holds fewer readable alerts than it held before; else None."""
-    count, before = _count_contents(workspace, ALERTS) or 0, _read_record(workspace).get(ALERTS.name, 0)
-    if count >= before:
-        return None
-    file = workspace.state / ALERTS.relative_path
-    state = f"holds {max(count, 0):,} readable alerts" if file.exists() else "is missing"
-    remedy = f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT_OPTION} to `podium run`"
-    return DataError(file, "", f"{state}, and it held {before:,} before", remedy)
+def find_lost_records(workspace: Workspace, *records: WorkspacePart) -> list[DataError]:
+    """Return a one-line error for each of these `RECORDS`, or of all, that holds less than it held before.
+
+    A single deleted run does not count, because Dagster's UI can delete runs.
+    """
+    noted, found = _read_record(workspace), []
+    for part in records or RECORDS:
+        count, before = _count_contents(workspace, part) or 0, noted.get(part.name, 0)
+        if count >= before or (part is RUNS and 2 * count >= before):
+            continue
+        file = workspace.state / part.relative_path
+        state = f"holds {max(count, 0):,} readable {part.unit}" if file.exists() else "is missing"
+        remedy = (
+            f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT_OPTION} to `podium run`"
+        )
+        found.append(DataError(file, "", f"{state}, and it held {before:,} before", remedy))
+    return found
 
 
 def _find_evidence(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping[str, int]) -> str:
@@ -148,7 +160,7 @@ def check_parts(workspace: Workspace) -> None:
 def record_parts(workspace: Workspace) -> None:
     """Write down what the parts hold, for later comparisons, if it is more than is written down."""
     noted = _read_record(workspace)
-    counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS, ALERTS)}
+    counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS, *RECORDS)}
     _write_record(workspace, noted | {name: count for name, count in counts.items() if count > noted.get(name, 0)})
 
 
@@ -164,8 +176,8 @@ def accept_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Pa
             aside.append(file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}")))
             for log in (file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
                 log.unlink(missing_ok=True)
-    # A person who agrees to all that is missing agrees to lost alerts too.
-    counted = (ARTIFACTS,) if parts else (ARTIFACTS, ALERTS)
+    # A person who agrees to all that is missing agrees to lost records too.
+    counted = (ARTIFACTS,) if parts else (ARTIFACTS, *RECORDS)
     others = {part.name: max(_count_contents(workspace, part) or 0, 0) for part in counted}
     _write_record(workspace, _read_record(workspace) | others | agreed)
     return aside

@@ -75,11 +75,11 @@ def list_(count: int, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from ops.alerts.notify import load_notices
-    from ops.core.workspace_parts import find_lost_alerts
+    from ops.core.workspace_parts import ALERTS, find_lost_records
 
     workspace = Workspace.find()
     entries = load_notices(workspace, count)
-    if (lost := find_lost_alerts(workspace)) is not None:
+    for lost in find_lost_records(workspace, ALERTS):
         print_text(str(lost), err=True)
     if as_json:
         print_json(entries)

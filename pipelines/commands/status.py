@@ -34,15 +34,13 @@ def status(as_json: bool) -> None:
     has not promoted it.
     """
     from ops.alerts.notify import load_notices
-    from ops.core.workspace_parts import REGISTRY, find_lost_alerts, find_missing_parts
+    from ops.core.workspace_parts import REGISTRY, find_lost_records, find_missing_parts
     from ops.release import registry
     from ops.spending.bookings import current_month, format_usd
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
-    missing = find_missing_parts(workspace)
-    if (lost_alerts := find_lost_alerts(workspace)) is not None:
-        missing.append(lost_alerts)
+    missing = find_missing_parts(workspace) + find_lost_records(workspace)
     champion = challenger = None
     if all(each.file != str(workspace.state / REGISTRY.relative_path) for each in missing):
         champion, challenger = registry.find_champion(workspace), registry.find_challenger(workspace)
@@ -118,7 +116,12 @@ def list_runs(count: int, as_json: bool, wide: bool) -> None:
 
     Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
-    found = _list_runs(Workspace.find(), count)
+    from ops.core.workspace_parts import RUNS, find_lost_records
+
+    workspace = Workspace.find()
+    found = _list_runs(workspace, count)
+    for lost in find_lost_records(workspace, RUNS):
+        print_text(str(lost), err=True)
     if as_json:
         print_json(found)
         return

@@ -419,13 +419,13 @@ def _execute(bench: Bench, message: str, file: Path) -> list[str]:
         if ended.status == 0:
             return done
     named = next((Path(found) for found in re.findall(r"error: (/[^:]+):", message)), file)
-    if re.search(r"(Delete|Remove|Move|move) (it|the file|the folder|that file|that folder)", message):
+    if re.search(r"Put (a|the) (text )?file (there|in place|back)|Save (it|the file) as UTF-8", message):
+        bench.put_back(named)
+        done.append(f"put {named.relative_to(bench.root)} back")
+    elif re.search(r"(Delete|Remove|Move|move) (it|the file|the folder|that file|that folder)", message):
         if named.exists():
             named.rename(named.with_name(f"{named.name}.moved-away"))
         done.append(f"moved {named.relative_to(bench.root)} away")
-    elif re.search(r"Put a (text )?file (there|in place)|Save (it|the file) as UTF-8", message):
-        bench.put_back(named)
-        done.append(f"put {named.relative_to(bench.root)} back")
     elif re.search(r"(same command|run again|Run it again)", message):
         done.append("the same command again")
     return done

@@ -17,6 +17,7 @@ from tests.unit.test_interim_analyses import BENCHMARKS, DISCORDANT, GATE, NIGHT
 
 MARK = "<!-- made by `make gate` -->"
 CHALLENGERS, CHAMPIONS = sized(1000, 20), sized(300, 3)
+SERIES = f"series of {NIGHTS} challengers"
 
 
 class Row(NamedTuple):
@@ -60,20 +61,20 @@ def rows() -> Sequence[Row]:
 
     worse = f"worse by the margin ({100 * margin:.0f} points)"
     first = (1 - confidence_of_analysis(GATE, 1)) / 2
-    add(f"{worse}, first analysis", "challengers", f"at most {first:.2%}", lambda: at_analysis(-margin, 1, 11))
-    add("worse by 5 points, first analysis", "challengers", f"at most {first:.2%}", lambda: at_analysis(-0.05, 1, 12))
+    add(f"{worse}, first challenger", "challengers", f"at most {first:.2%}", lambda: at_analysis(-margin, 1, 11))
+    add("worse by 5 points, first challenger", "challengers", f"at most {first:.2%}", lambda: at_analysis(-0.05, 1, 12))
     for planned in (None, NIGHTS):
         name = f"{worse}, one a night for {NIGHTS} nights" + (", `planned_analyses: 30`" if planned else "")
-        add(name, "champions lost", f"at most {chance:.1%}", lambda n=planned: over_nights(-margin, n, 13))
-    name = f"the same, if analyses were not counted and each had all of the {chance:.1%}"
-    add(name, "champions lost", "nothing", lambda: over_nights(-margin, 1, 14, counted=False))
+        add(name, SERIES, f"at most {chance:.1%}", lambda n=planned: over_nights(-margin, n, 13))
+    name = f"worse by the margin, one a night, if each were tested with the whole error probability of {chance:.1%}"
+    add(name, SERIES, "no limit", lambda: over_nights(-margin, 1, 14, counted=False))
     for analysis in (1, NIGHTS):
         level = 1 - confidence_of_analysis(GATE, analysis)
         found = detectable_difference([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
         better = found - margin
-        what = f"better by {100 * better:.1f} points, analysis {analysis}"
+        what = f"better by {100 * better:.1f} points, challenger {analysis}"
         add(what, "challengers", "80 %", lambda b=better, k=analysis: at_analysis(b, k, 15))
-    add("better by 15 points, first analysis", "challengers", "more than 80 %", lambda: at_analysis(0.15, 1, 16))
+    add("better by 15 points, first challenger", "challengers", "more than 80 %", lambda: at_analysis(0.15, 1, 16))
     return made
 
 

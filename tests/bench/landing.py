@@ -145,11 +145,12 @@ def tables() -> str:
         systems.append((title, target, share(tested, seen, *names), share(tested, unseen, *names)))
 
     row(f"best single worker ({single})", "40–55", single)
-    row("four samples of it, counted by the editor", "", build_vote("vote", *[single] * 4).name)
+    four = build_vote("vote", *[single] * 4).name
+    row("four answers of that worker, of which the editor chooses the most frequent", "", four)
     five = [voted(problems, single) for problems in (seen, unseen)]
-    systems.append(("five samples of it, the most common answer", "+3–8", *five))
-    row("it solves, then checks", "", build_chain("check", (single, SOLVE), (single, CHECK)).name)
-    row("the three generalists, then it checks", "", build_mixture().name)
+    systems.append(("five answers of that worker, of which the most frequent counts", "+3–8", *five))
+    row("that worker answers, then checks its answer", "", build_chain("check", (single, SOLVE), (single, CHECK)).name)
+    row("the three generalists answer, then that worker checks", "", build_mixture().name)
     row("oracle over single workers", "65–80", *singles)
     row(f"the best of {len(set_)} workflows, with hindsight", "≥ 90", *(flow.name for flow in set_))
     for family in FAMILIES:

@@ -103,8 +103,9 @@ def main() -> None:
     with proxy(chosen.program.absolute()) as server:
         rows = [under_load(server, clients, chosen.seconds) for clients in sorted(chosen.clients)]
     head = (
-        f"LiteLLM's proxy in front of `{WORKER}` alone, one call for each request, {chosen.seconds:g} s a row, on "
-        f"{CORES}; load average at the end {psutil.getloadavg()[0]:.1f}. Seconds are p50 / p99."
+        f"LiteLLM's proxy in front of `{WORKER}` alone makes one call for each request. Each row was measured for "
+        f"{chosen.seconds:g} s on {CORES}. The load average at the end was {psutil.getloadavg()[0]:.1f}. Times are in "
+        "seconds: median / 99th percentile."
     )
     columns = ("clients", "responses", "whole request", "requests/s", "requests per core second", "memory")
     publish(MARK, head, columns, rows)

@@ -303,11 +303,11 @@ def openai() -> str:
         "Parameters of OpenAI's routes",
         "This page is for everyone who writes a client of `podium serve`. It says for each parameter of OpenAI's "
         "API whether the server honours it.\n\n"
-        "A parameter that would change the answer is either honoured or refused. If it is refused, the response has "
-        "status 400 and names the parameter. A parameter that does not concern a Conductor's answer is accepted and "
-        "ignored. Parameters that are not listed are refused. The values null, an empty list and an empty object "
-        "are always accepted, because some clients send them. [Serve](../serving.md#a-request) describes the "
-        "options of a request.",
+        "Most parameters that would change the answer are either honoured or refused. If a parameter is refused, the "
+        "response has status 400 and names it. A parameter that does not concern a Conductor's answer is accepted and "
+        "ignored, and so are `temperature`, `top_p` and `seed`, which many clients always send. Parameters that are "
+        "not listed are refused. The values null, an empty list and an empty object are always accepted, because "
+        "some clients send them. [Serve](../serving.md#a-request) describes the options of a request.",
         *parts,
     )
 
@@ -342,7 +342,8 @@ def plans() -> str:
         "This page is for everyone who wants to know what a recipe costs before running it. It lists what `podium "
         f"plan RECIPE --gpus GPUS` estimates for an empty workspace, with the prices of {DAY}. **These are estimates "
         "and not measurements.** No recipe of this table has been run with a paid provider, and none of those with "
-        "GPUs has been run on GPUs.\n\n"
+        "GPUs has been run on GPUs to its end: only 20 of the 60 training steps of `smollm2-gpu` were run, on one "
+        "H200.\n\n"
         "In each row, *worker calls* and *USD* are given as a range from the lowest to the highest estimate, "
         "followed by the *expected* cost of the calls in US dollars. The *cap* is `budget.run_usd`, also in US "
         "dollars. A run that reaches it stops and can be continued. *GiB a GPU* is the highest memory of one GPU. "

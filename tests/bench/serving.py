@@ -63,7 +63,7 @@ OOD = ("aime25", "gpqa_diamond", "bigcodebench")
 AHEAD = 8
 """Sets of 240 questions."""
 PARTS = ("waited_s", "writing_s", "working_s", "latency_s")
-CORES = f"{os.cpu_count()} cores ({platform.machine()}) that the clients use as well"
+CORES = f"{os.cpu_count()} cores ({platform.machine()}), which the clients used as well"
 Cells = tuple[object, ...]
 
 
@@ -238,7 +238,7 @@ def traces(url: str) -> str:
     page = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
     found = dict(re.findall(r"^podium_traces_(stored_total|dropped_total|waiting) (\S+)$", page, re.MULTILINE))
     stored, dropped, waiting = (float(found[name]) for name in ("stored_total", "dropped_total", "waiting"))
-    return f"{stored:,.0f} stored, {waiting:,.0f} waiting, {dropped:,.0f} dropped"
+    return f"{stored:,.0f} were stored, {waiting:,.0f} were waiting and {dropped:,.0f} had been dropped"
 
 
 def under_load(workspace: Workspace, clients: int, seconds: float, traced: float) -> Load:
@@ -254,7 +254,8 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
         f"{len(whole) / done.cpu_s:.1f}", f"{fallbacks / len(whole):.1%}", f"{done.mib:,.0f} MiB",
     )  # fmt: skip
     start = (
-        f"Cold start to the first answer: {server.ready_s:.1f} s, and {server.ready_cpu_s:.1f} s of the processors'."
+        f"From its start to its first answer, the server needed {server.ready_s:.1f} s "
+        f"({server.ready_cpu_s:.1f} s of CPU time)."
     )
     return Load(start, row, 1000 * done.cpu_s / len(whole), kept)
 
@@ -338,8 +339,8 @@ def main() -> None:
         with open_registered_versions(workspace) as champion:
             recipe = PolicyCard.read(champion.fetch_files(champion.find_current() or "").policy).recipe
         head = (
-            f"A champion of recipe `{recipe}` on {CORES}, {chosen.seconds:g} s a row; load average at the end "
-            f"{psutil.getloadavg()[0]:.1f}. Seconds are p50 / p99."
+            f"A champion of the recipe `{recipe}` was measured for {chosen.seconds:g} s for each row, on {CORES}. The "
+            f"load average at the end was {psutil.getloadavg()[0]:.1f}. Times are in seconds: median / 99th percentile."
         )
         columns = ("good clients", "their responses", "a good request", "`/health`", "memory")
         return publish(MISBEHAVING, head, columns, rows)
@@ -352,10 +353,10 @@ def main() -> None:
     wanted = [*((clients, 0.0) for clients in sorted(chosen.clients)), (most, 1.0)]
     loads = [under_load(workspace, clients, chosen.seconds, traced) for clients, traced in wanted]
     head = (
-        f"The quickstart's champion, {chosen.seconds:g} s for each row, on {CORES}; load average at the end "
-        f"{psutil.getloadavg()[0]:.1f}. {loads[0].start} Seconds are p50 / p99. The server's CPU for an answer of "
-        f"{most} clients with traces ÷ without: {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. Traces at the end of the "
-        f"load: {loads[-1].traces}."
+        f"The quickstart's champion was measured for {chosen.seconds:g} s for each row, on {CORES}. The load average "
+        f"at the end was {psutil.getloadavg()[0]:.1f}. {loads[0].start} With {most} clients, storing traces multiplied "
+        f"the server's CPU time for an answer by {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. When the load ended, of "
+        f"the traces {loads[-1].traces}."
     )
     columns = (
         "clients", "traced", "responses", "whole request", "wait for admission", "writing, with its queue",

@@ -53,10 +53,11 @@ def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
-def test_a_folder_in_the_place_of_a_file_of_the_state_is_renamed_and_any_other_is_not(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("name", [".podium/run.json", "data/raw/run.json"])
+def test_a_folder_in_the_place_of_a_file_of_the_workspace_is_renamed_and_any_other_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    own, other = tmp_path / ".podium" / "run.json", tmp_path / "export.parquet"
+    own, other = tmp_path / name, tmp_path / "export.parquet"
     for folder in (own, other):
         (folder / "inside").mkdir(parents=True)
     write_text(own, "whole")

@@ -22,7 +22,7 @@ from ops.core.workspace_parts import (
     WorkspacePart,
     accept_missing_parts,
     check_parts,
-    find_lost_alerts,
+    find_lost_records,
     find_missing_parts,
     record_parts,
 )
@@ -224,13 +224,30 @@ def test_alerts_that_are_lost_are_told_until_a_person_agrees(
     file = workspace.state / "alerts.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text('{"at": 1}\n{"at": 2}\n')
-    assert find_lost_alerts(workspace) is None
+    assert not find_lost_records(workspace)
     record_parts(workspace)
     damage(file)
-    lost = find_lost_alerts(workspace)
-    assert lost is not None and f"alerts.jsonl: {state}, and it held 2 before" in str(lost)
-    assert ACCEPT_OPTION in str(lost)
+    [lost] = find_lost_records(workspace)
+    assert f"alerts.jsonl: {state}, and it held 2 before" in str(lost) and ACCEPT_OPTION in str(lost)
     check_parts(workspace)  # nothing that spends stops
-    assert find_lost_alerts(workspace) is not None
+    assert find_lost_records(workspace)
     accept_missing_parts(workspace)
-    assert find_lost_alerts(workspace) is None
+    assert not find_lost_records(workspace)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"")])
+def test_a_lost_list_of_runs_is_told_and_a_deleted_run_is_not(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    workspace = Workspace(tmp_path)
+    file = workspace.dagster_home / "history" / "runs.db"
+    file.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript("CREATE TABLE runs (id); INSERT INTO runs VALUES (1), (2), (3);")
+    record_parts(workspace)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DELETE FROM runs WHERE id = 1")
+        connection.commit()
+    assert not find_lost_records(workspace)
+    damage(file)
+    [lost] = find_lost_records(workspace)
+    assert str(file) in str(lost) and "held 3 before" in str(lost)
+    check_parts(workspace)

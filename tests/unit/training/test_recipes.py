@@ -389,7 +389,7 @@ def test_a_change_that_leaves_no_recipe_names_file_and_field(change: Change, fie
         ("studies: {a b: {kind: rounds, title: t, recipe: recursive}}", r"studies\.a b"),
         ("studies: {a: {kind: round, title: t, recipe: recursive}}", r"studies\.a\.kind.*Did you mean rounds\?"),
         ("studies: {a: {kind: changes, title: t, recipe: quickstart, seeds: []}}", r"studies\.a\.changes\.seeds"),
-        ("studies: {a: {kind: changes, title: t, recipe: r, baselines: [best]}}", r"baselines.*: unknown baseline best"),
+        ("studies: {a: {kind: changes, title: t, recipe: r, baselines: [best]}}", r"baselines.*unknown baseline best"),
         ("studies: {a: {kind: changes, title: t, recipe: r, claimed: [b]}}", r"claimed: 'b' is none of the changes"),
         ("studies: {a: {kind: changes, title: t, recipe: r, changes: {as it is: {}}}}", r"'as it is' names the unch"),
     ],

@@ -261,7 +261,7 @@ def _list_differences(plan: RunPlan, setup: Setup) -> Iterator[str]:
         changes = [f"with {name}" for name in sorted(before - now)]
         changes += [f"without {name}" for name in sorted(now - before)]
         yield f"another pool ({', '.join(changes)})"
-    elif plan.pool != setup.pool:
+    elif plan.pool.workers != setup.pool.workers:
         yield "other settings of its workers"
 
 

@@ -151,9 +151,10 @@ def _format_memory(plan: RecipePlan, width: int | None) -> str:
         rows.append(("at most", f"{_format_gib(made.host_peak_gib)} of {plan.machine.memory_gib:,.0f} GiB"))
         return f"memory of the machine; {rollouts}\n{_format_table(rows)}\n{_format_policy_memory(plan)}"
     columns: dict[str, MemoryEstimate] = {"recipe": made, **plan.alternative_memory}
-    whose = "" if plan.machine.gpus else ", of GPUs of 80 GB, assumed"
-    ranks = f"recipe: {work.engine} on {work.engine.ranks}; the others on {len(plan.machine.gpus) or work.engine.ranks}"
-    head = f"memory, GiB a GPU{whose}; {ranks}\n  {rollouts}"
+    whose = "" if plan.machine.gpus else " of 80 GB (assumed)"
+    gpus = format_count(len(plan.machine.gpus) or work.engine.ranks, "GPU")
+    ranks = f"the recipe uses {work.engine} on {work.engine.ranks}, the other columns are for {gpus}"
+    head = f"memory in GiB for each GPU{whose}; {ranks}\n  {rollouts}"
     table = _format_table(_memory_rows(columns, gib))
     left_out: list[str] = []
     while width and len(columns) > 1 and max(map(len, table.splitlines())) > width:

@@ -9,7 +9,10 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON
-from pipelines.commands.output import print_json, print_text
+from pipelines.commands.output import print_fact, print_json, print_text
+
+_AT_WIDTH = 20
+"""Columns of the time of an alert."""
 
 
 @click.group(
@@ -86,8 +89,8 @@ def list_(count: int, as_json: bool) -> None:
         return
     for entry in entries:
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        print_text(f"{at}  {entry.notice.kind}: {entry.notice.title}")
+        print_fact(at, f"{entry.notice.kind}: {entry.notice.title}", _AT_WIDTH)
         if entry.notice.command:
-            print_text(f"                     command: {entry.notice.command}")
+            print_fact("", f"command: {entry.notice.command}", _AT_WIDTH)
         for problem in entry.problems:
-            print_text(f"                     not sent: {problem}")
+            print_fact("", f"not sent: {problem}", _AT_WIDTH)

@@ -18,8 +18,11 @@ import click
 if TYPE_CHECKING:
     from rich.table import Table
 
+LABEL_WIDTH = 11
+"""Columns of the label of a fact, such as “Champion”."""
 GAP = 2
 """Spaces between the columns of a table."""
+_NUMBER = re.compile(r"[-+]?[\d,.]+( ?%)?|–")
 MIN_TEXT_WIDTH = 30
 """Columns of the terminal that a table's column of long texts has at least, unless it is alone with the first."""
 
@@ -28,6 +31,15 @@ def print_text(text: object = "", err: bool = False) -> None:
     """Print text on standard output, or with `err` on standard error: wrapped on a terminal, unchanged otherwise."""
     stream = sys.stderr if err else sys.stdout
     click.echo(wrap_text(str(text)) if stream.isatty() else str(text), err=err)
+
+
+def print_fact(label: str, text: object, width: int = LABEL_WIDTH) -> None:
+    """Print a text beside its label of `width` columns; on a terminal it wraps beside the label."""
+    first = f"{label:<{width}} "
+    line = f"{first}{text}"
+    if sys.stdout.isatty():
+        line = _fill(line, get_terminal_size().columns, len(first))
+    click.echo(line)
 
 
 def print_table(
@@ -108,8 +120,8 @@ def print_markdown(text: str, wide: bool = False) -> None:
         return
     for is_table, block in _split_markdown(text):
         if is_table:
-            head, rule, *rows = [_split_row(line) for line in block]
-            right = {name for name, dashes in zip(head, rule, strict=True) if dashes.endswith(":")}
+            head, _, *rows = [_split_row(line) for line in block]
+            right = {name for name, *cells in zip(head, *rows, strict=True) if all(map(_NUMBER.fullmatch, cells))}
             print_table(head, rows, right, wide=wide)
         else:
             print_text("\n".join(block))
@@ -145,8 +157,12 @@ def _wrap_beside_label(line: str, columns: int) -> str:
         return line
     label = re.match(r"\s*\S.*?\S {2,}|\s*(?:-|→|–|✓|✗|\d+\.) +|(?:error|warning): |\s*", line)
     room = len(label[0]) if label else 0
+    return _fill(line, columns, room)
+
+
+def _fill(line: str, columns: int, indent: int) -> str:
     return fill(
-        line, columns, subsequent_indent=" " * room, break_long_words=False, break_on_hyphens=False,
+        line, columns, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
         replace_whitespace=False,
     )  # fmt: skip
 

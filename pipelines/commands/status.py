@@ -10,7 +10,7 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command, OrderedGroup
 from pipelines.commands.options import AS_JSON, wide_option
-from pipelines.commands.output import print_json, print_table, print_text
+from pipelines.commands.output import print_fact, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -85,7 +85,7 @@ def status(as_json: bool) -> None:
     if champion is None and not missing:
         lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
     for label, text in lines:
-        print_text(f"{label:<11} {text}")
+        print_fact(label, text)
 
 
 @click.group(

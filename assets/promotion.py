@@ -25,6 +25,8 @@ def promotion(podium: RunResource) -> dg.MaterializeResult:
         "checks": metadata.make_table(*make_checks_table(outcome.decision)[1:3]),
     }
     if outcome.dossier is not None:
+        if outcome.dossier.pool_change:
+            facts["pool_change"] = outcome.dossier.pool_change
         for opponent in outcome.dossier.opponents:
             if opponent.pairings:
                 shown = make_comparison_table(opponent, outcome.dossier.confidence)

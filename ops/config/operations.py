@@ -29,15 +29,30 @@ class PromotionGate(Settings):
     max_benchmark_loss: float = Field(default=0.05, ge=0)
     """The accuracy (0 to 1) that the challenger may lose against the champion on any single benchmark."""
     max_cost_ratio: float = Field(default=1.5, gt=0)
-    """The largest ratio of the challenger's cost of a question to the champion's."""
+    """The largest ratio of the challenger's cost of a question to the champion's, over the questions for which both
+    wrote a valid workflow."""
     max_latency_ratio: float = Field(default=1.5, gt=0)
-    """The largest ratio of the challenger's mean time for a question to the champion's. The time is that of the longest
-    chain of steps."""
+    """The largest ratio of the challenger's mean time for a question to the champion's, over the questions for which
+    both wrote a valid workflow. The time is that of the longest chain of steps."""
     max_p95_latency_ratio: float | None = Field(default=None, gt=0)
     """The largest ratio of the 95th percentiles of these times. If it is not set, the ratio is shown and not
     checked."""
+    min_cost_questions: int = Field(default=50, ge=1)
+    """The smallest number of questions on which cost and time are compared with the champion's. In an evaluation with
+    fewer questions, the share `min_paired_share` of them suffices. If fewer are left, the challenger has to keep the
+    two bounds below instead, and it is not promoted if one of them is not set."""
+    max_question_usd: float | None = Field(default=None, gt=0)
+    """The largest mean cost of a question, in US dollars, over the questions for which the challenger wrote a valid
+    workflow. If it is not set, there is no such bound."""
+    max_question_s: float | None = Field(default=None, gt=0)
+    """The largest mean time for a question, in seconds, over the same questions. If it is not set, there is no such
+    bound."""
     min_format_compliance: float = Field(default=0.95, ge=0, le=1)
     """The smallest share of the challenger's completions that are valid workflows."""
+    min_shared_workflows: float = Field(default=0.95, ge=0, le=1)
+    """The smallest share of the challenger's completions that are valid workflows on the questions for which the
+    champion wrote one. The questions on which only the challenger failed are left out of the comparison of cost and
+    time, and this limits their number."""
     min_judge_agreement: float = Field(default=0.8, ge=0, le=1)
     """For a benchmark that a judge grades: the smallest share of right answers that the judge must accept, and of wrong
     answers that it must reject. Both are measured on labelled answers, at the lower end of the 95 % interval. Without a

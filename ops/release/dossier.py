@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ops.results.statistics import mcnemar_test
-from ops.results.summary import PairedQuestions
-from ops.results.table import Rows
+from ops.results.summary import QUESTION_KEY, PairedQuestions, filter_valid, format_compliance_by_question
+from ops.results.table import Rows, to_table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 DOSSIER_FILE = "dossier.json"
 """The artifact of a version's run that has the dossier."""
@@ -20,8 +24,9 @@ MEAN_LABEL = "mean of the benchmarks"
 class PairedComparison:
     """The comparison of two systems on the questions of one benchmark that both answered.
 
-    Accuracies are shares in [0, 1]. Costs are USD a question, latencies seconds a question. `ours` is the challenger's
-    value, `theirs` the other system's.
+    Accuracies are shares in [0, 1]. Costs are USD a question, latencies seconds a question; both are means over the
+    questions for which both systems wrote a valid workflow, and NaN if there is none. `ours` is the challenger's value,
+    `theirs` the other system's.
     """
 
     benchmark: str
@@ -52,6 +57,13 @@ class PairedComparison:
     """The 95th percentiles of the latency in seconds. They are NaN in a dossier of a version that did not store them.
     """
     their_latency_p95_s: float = float("nan")
+    cost_questions: int | None = None
+    """The number of questions for which both wrote a valid workflow. It is None in a dossier of a version that did not
+    store it, whose costs and latencies count every invalid workflow as 0."""
+    invalid: float = float("nan")
+    """The share of each system's answers to these questions that are no valid workflow. They are NaN in a dossier that
+    did not store them."""
+    their_invalid: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -82,6 +94,9 @@ class Dossier:
     confidence: float
     """The two-sided confidence of the intervals in this interim analysis, in [0, 1]."""
     opponents: tuple[Opponent, ...]
+    pool_change: str = ""
+    """What the change of the pool cost, in one sentence: the challenger beside the champion on the pool before the
+    change. It is empty if the pool has not changed since the champion was registered."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the dossier as plain values that JSON can hold."""
@@ -103,20 +118,41 @@ def compare_by_benchmark(ours: Rows, theirs: Rows, confidence: float) -> tuple[P
 
     Returns an empty tuple if they have no question in common. `confidence` is that of the interval of the difference.
     """
+    ours, theirs = to_table(ours), to_table(theirs)
     pairs = PairedQuestions.from_rows(ours, theirs)
     if not pairs:
         return ()
-    parts = {MEAN_LABEL: pairs} | {name: pairs.select_benchmark(name) for name in sorted(pairs.strata())}
-    return tuple(_compare(name, part, part.latency_p95(ours, theirs), confidence) for name, part in parts.items())
+    both, written = PairedQuestions.from_valid_rows(ours, theirs), (filter_valid(ours), filter_valid(theirs))
+    compliance = [format_compliance_by_question(rows) for rows in (ours, theirs)]
+    parts = {MEAN_LABEL: (pairs, both)} | {
+        name: (pairs.select_benchmark(name), both.select_benchmark(name)) for name in sorted(pairs.strata())
+    }
+    return tuple(
+        _compare(
+            name, part, valid, valid.latency_p95(*written) if valid else (math.nan, math.nan),
+            [_invalid_share(own, part) for own in compliance], confidence,
+        )
+        for name, (part, valid) in parts.items()
+    )  # fmt: skip
+
+
+def _invalid_share(compliance: pl.DataFrame, pairs: PairedQuestions) -> float:
+    own = compliance.join(pairs.questions, on=QUESTION_KEY, how="semi")
+    return 1 - float(own["written"].sum()) / float(own["answers"].sum())
 
 
 def _compare(
-    name: str, pairs: PairedQuestions, latency_p95: tuple[float, float], confidence: float
+    name: str,
+    pairs: PairedQuestions,
+    valid: PairedQuestions,
+    latency_p95: tuple[float, float],
+    invalid: Sequence[float],
+    confidence: float,
 ) -> PairedComparison:
     gain, test = pairs.difference_interval(confidence), mcnemar_test(*pairs.accuracy_vectors())
     ours, theirs = pairs.accuracies()
-    usd, latency = pairs.means("cost_usd"), pairs.means("latency_s")
+    usd, latency = valid.means("cost_usd"), valid.means("latency_s")
     return PairedComparison(
-        name, len(pairs), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses,
-        *usd, *latency, ours.low, ours.high, theirs.low, theirs.high, *latency_p95,
+        name, len(pairs), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses, *usd, *latency,
+        ours.low, ours.high, theirs.low, theirs.high, *latency_p95, len(valid), *invalid,
     )  # fmt: skip

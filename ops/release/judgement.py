@@ -18,7 +18,8 @@ from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
 from ops.release.lineage import ReleaseRefusedError, check_lineage, check_tags, find_changed_graders, read_question_keys
 from ops.release.promotion import NO_CHAMPION, GateCheck, GateDecision, confidence_of_analysis, decide_promotion
 from ops.results.summary import count_questions, select_grades
-from ops.results.table import Rows, reprice_rows
+from ops.results.table import Rows, reprice_rows, to_table
+from ops.spending.bookings import format_usd
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ def apply_gate(
         rows = compare_by_benchmark(comparison.conductor, theirs, confidence)
         note = _describe_caveats(champion, challenger, comparison) if again is None else "Scored again with this pool."
         opponents.insert(0, Opponent(_champion_title(champion), label_lineage(champion), rows, note))
+    before = _compare_with_previous_pool(champion, challenger, comparison, setup, confidence) if champion else None
     counted = count_questions(comparison.conductor)
     dossier = Dossier(
         version=challenger.version,
@@ -93,9 +95,40 @@ def apply_gate(
         },
         gate=gate.model_dump(mode="json"),
         confidence=confidence,
-        opponents=tuple(opponents),
+        opponents=(*opponents, *((before,) if before else ())),
+        pool_change=_describe_pool_change(challenger, champion, before) if champion and before else "",
     )
     return GateResult(decision, dossier)
+
+
+def _compare_with_previous_pool(
+    champion: mlflow_store.RegisteredVersion,
+    challenger: mlflow_store.RegisteredVersion,
+    comparison: Comparison,
+    setup: Setup,
+    confidence: float,
+) -> Opponent | None:
+    """Compare the challenger with the champion's registered scores, which are those on its own pool at that pool's
+    prices; None if the pool has not changed since, or if they have no question in common."""
+    if all(champion.tags.get(tag) == challenger.tags.get(tag) for tag in ("pool_answers_key", "pool_prices_key")):
+        return None
+    rows = _mark_other_questions(registry.load_scores(setup.workspace, champion), champion, comparison)
+    pairings = compare_by_benchmark(comparison.conductor, rows, confidence)
+    note = "The scores with which it was registered, on its own pool at the prices of that time. The comparison shows "
+    note += "what the change of the pool cost. The gate does not use it."
+    name = f"version {champion.version} before the change of the pool"
+    return Opponent(name, label_lineage(champion), pairings, note) if pairings else None
+
+
+def _describe_pool_change(
+    challenger: mlflow_store.RegisteredVersion, champion: mlflow_store.RegisteredVersion, before: Opponent
+) -> str:
+    mean = before.pairings[0]
+    return (
+        f"Version {challenger.version} reaches {100 * mean.ours:.1f} % at {format_usd(mean.usd)} a question "
+        f"({100 * mean.invalid:.1f} % invalid workflows). Version {champion.version} reached {100 * mean.theirs:.1f} % "
+        f"at {format_usd(mean.their_usd)} on its own pool before the change ({100 * mean.their_invalid:.1f} % invalid)."
+    )
 
 
 def add_judge_checks(setup: Setup, gate: PromotionGate, decision: GateDecision) -> GateDecision:
@@ -161,12 +194,17 @@ def _champion_title(champion: mlflow_store.RegisteredVersion) -> str:
 
 def _comparable_rows(champion: mlflow_store.RegisteredVersion, setup: Setup, comparison: Comparison) -> Rows:
     """Return the champion's rows at the pool's prices; rows of changed questions or graders pair with none."""
+    rows = reprice_rows(registry.load_scores(setup.workspace, champion), setup.pool)
+    return _mark_other_questions(rows, champion, comparison)
+
+
+def _mark_other_questions(rows: Rows, champion: mlflow_store.RegisteredVersion, comparison: Comparison) -> Rows:
+    """Rename the questions of benchmarks whose questions or graders have changed, so that they pair with none."""
     import polars as pl
 
-    rows = reprice_rows(registry.load_scores(setup.workspace, champion), setup.pool)
     others = [*_changed_benchmarks(champion, comparison), *find_changed_graders(champion.tags, comparison.graders)]
     as_it_was = pl.when(pl.col("benchmark").is_in(others)).then(pl.lit(" (as it was)")).otherwise(pl.lit(""))
-    return rows.with_columns(pl.col("problem_id") + as_it_was)
+    return to_table(rows).with_columns(pl.col("problem_id") + as_it_was)
 
 
 def _changed_benchmarks(champion: mlflow_store.RegisteredVersion, comparison: Comparison) -> list[str]:

@@ -5,10 +5,16 @@ a month it has more likely than not passed one. All interim analyses against one
 probability: each analysis gets a part of it, and the parts add up to at most the whole, for any number of analyses and
 any dependence between them (Bonferroni's inequality). The method assumes neither independent challengers nor unchanged
 questions.
+
+An invalid workflow calls no worker, so it costs nothing. If it entered a mean of cost, a system would look cheaper the
+more often it fails: a failing champion could hardly be replaced, and a failing challenger would pass. Cost and latency
+are therefore compared on the questions for which both systems wrote a valid workflow, and the challenger's own invalid
+workflows have bounds of their own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,14 +22,26 @@ from typing import Any
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.results.statistics import Interval, estimate_accuracy, mcnemar_test, score_interval
-from ops.results.summary import PairedQuestions, average_by_question, format_compliance_by_question
-from ops.results.table import Rows
+from ops.results.summary import (
+    QUESTION_KEY,
+    PairedQuestions,
+    average_by_question,
+    filter_valid,
+    format_compliance_by_question,
+)
+from ops.results.table import Rows, to_table
 
 NO_CHAMPION = "none"
 """The value that is recorded in place of the champion's version if there is no champion."""
 
 
 _RATIO = " ratio to the champion"
+_COMPARED = "questions to compare cost and latency on"
+_BOUNDED = {
+    "USD a question": ("cost_usd", "max_question_usd"),
+    "seconds a question": ("latency_s", "max_question_s"),
+}
+"""Checks of the challenger's own cost and latency → the column and the gate's setting."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +56,14 @@ class GateCheck:
 
     @property
     def is_ratio(self) -> bool:
+        """Return whether the value is a ratio to the champion's cost or latency."""
+        return self.name.endswith(_RATIO)
+
+    @property
+    def concerns_cost(self) -> bool:
         """Return whether the check bounds a cost or a latency. Training lowers neither, so a failure of such a check
         does not cause one."""
-        return self.name.endswith(_RATIO)
+        return self.is_ratio or self.name in (_COMPARED, *_BOUNDED)
 
 
 @dataclass(frozen=True)
@@ -94,11 +117,14 @@ def decide_promotion(
     best worker's.
 
     The comparisons are paired: only questions that both sides answered count, and every benchmark has the same weight.
-    The check fails if two sides share too few questions, because the difference is then unknown. `analysis` is the
+    The check fails if two sides share too few questions, because the difference is then unknown. Cost and latency are
+    compared on the questions for which both wrote a valid workflow. If these are too few, the gate's own bounds of a
+    question's cost and latency decide, and the challenger is refused if there are none. `analysis` is the
     number of this interim analysis against the champion, from 1; later analyses use wider intervals
     (`confidence_of_analysis`). Raises `ValueError` if it is less than 1.
     """
     confidence = confidence_of_analysis(gate, analysis)
+    challenger = to_table(challenger)
     ours = average_by_question(challenger)
     checks = [
         _check_format(challenger, gate),
@@ -107,9 +133,9 @@ def decide_promotion(
     if champion is not None:
         pairs = PairedQuestions(ours, average_by_question(champion))
         checks += _check_against_champion(pairs, gate, confidence)
-        if pairs and gate.max_p95_latency_ratio is not None:
-            p95 = pairs.latency_p95(challenger, champion)
-            checks.append(_check_ratio("p95 latency", "seconds", *p95, gate.max_p95_latency_ratio))
+        if pairs:
+            checks += _compare_costs(challenger, to_table(champion), pairs, gate)
+    checks += _check_own_costs(challenger, gate)
     if gate.planned_analyses is not None:
         checks.append(_check_planned_analyses(analysis, gate.planned_analyses))
     return GateDecision(all(check.passed for check in checks), tuple(checks), analysis=analysis)
@@ -122,6 +148,58 @@ def override_decision(decision: GateDecision, name: str, reason: str) -> GateDec
         if not value.strip():
             raise ConfigError("promotion override", field, "is empty", "Give both `--by NAME` and `--reason WHY`")
     return replace(decision, override=Override(name.strip(), reason.strip()))
+
+
+def _compare_costs(challenger: Rows, champion: Rows, pairs: PairedQuestions, gate: PromotionGate) -> list[GateCheck]:
+    """Compare cost and latency on the questions for which both wrote a valid workflow, and check how many the
+    challenger's own invalid workflows leave out."""
+    both = PairedQuestions.from_valid_rows(challenger, champion)
+    checks = _check_shared_workflows(challenger, champion, pairs, gate)
+    on = f"the {len(both)} of {len(pairs)} questions for which both wrote a valid workflow"
+    needed = min(gate.min_cost_questions, math.ceil(gate.min_paired_share * len(pairs) - 1e-9))
+    if len(both) < needed:
+        unset = [setting for _, setting in _BOUNDED.values() if getattr(gate, setting) is None]
+        then = f"config/promotion.yaml does not set {' and '.join(unset)}" if unset else "its own bounds decide instead"
+        return [*checks, GateCheck(_COMPARED, len(both), needed, not unset, f"{on}, which are too few; {then}")]
+    ratios = [
+        ("cost", "USD a question", both.means("cost_usd"), gate.max_cost_ratio),
+        ("latency", "seconds a question", both.means("latency_s"), gate.max_latency_ratio),
+    ]
+    if gate.max_p95_latency_ratio is not None:
+        p95 = both.latency_p95(filter_valid(challenger), filter_valid(champion))
+        ratios.append(("p95 latency", "seconds", p95, gate.max_p95_latency_ratio))
+    return checks + [_check_ratio(name, unit, *means, bound, on) for name, unit, means, bound in ratios]
+
+
+def _check_shared_workflows(
+    challenger: Rows, champion: Rows, pairs: PairedQuestions, gate: PromotionGate
+) -> list[GateCheck]:
+    written = average_by_question(filter_valid(champion)).join(pairs.questions, on=QUESTION_KEY, how="semi")
+    asked = format_compliance_by_question(challenger).join(written, on=QUESTION_KEY, how="semi")
+    if asked.is_empty():
+        return []
+    answers, valid = int(asked["answers"].sum()), int(asked["written"].sum())
+    return [
+        _check_minimum(
+            "workflows where the champion wrote one",
+            valid / answers,
+            gate.min_shared_workflows,
+            f"{answers - valid} of {answers} completions gave no workflow, on {asked.height} questions for which the "
+            "champion wrote one",
+        )
+    ]
+
+
+def _check_own_costs(challenger: Rows, gate: PromotionGate) -> list[GateCheck]:
+    """Check the challenger's cost and latency against the bounds of the gate that are set."""
+    checks, valid = [], None
+    for name, (column, setting) in _BOUNDED.items():
+        if (bound := getattr(gate, setting)) is not None:
+            valid = average_by_question(filter_valid(challenger)) if valid is None else valid
+            value = math.fsum(valid[column]) / valid.height if valid.height else math.inf
+            said = f"mean of the {valid.height} questions for which it wrote a valid workflow"
+            checks.append(GateCheck(name, value, bound, value <= bound, said))
+    return checks
 
 
 def _check_format(rows: Rows, gate: PromotionGate) -> GateCheck:
@@ -189,8 +267,6 @@ def _check_against_champion(pairs: PairedQuestions, gate: PromotionGate, confide
             -gate.max_benchmark_loss,
             f"on {worst}; {_describe_interval(ends, confidence)}",
         ),
-        _check_ratio("cost", "USD a question", *pairs.means("cost_usd"), gate.max_cost_ratio),
-        _check_ratio("latency", "seconds a question", *pairs.means("latency_s"), gate.max_latency_ratio),
     ]
 
 
@@ -209,10 +285,10 @@ def _check_coverage(pairs: PairedQuestions, whom: str, gate: PromotionGate) -> G
     return _check_minimum(f"questions shared with {whom}", share, gate.min_paired_share, explanation)
 
 
-def _check_ratio(name: str, unit: str, ours: float, theirs: float, bound: float) -> GateCheck:
+def _check_ratio(name: str, unit: str, ours: float, theirs: float, bound: float, on: str) -> GateCheck:
     # Only a cost of zero matches a champion whose prices are all 0.
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
-    explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}"
+    explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}, on {on}"
     return GateCheck(f"{name}{_RATIO}", ratio, bound, ratio <= bound, explanation)
 
 

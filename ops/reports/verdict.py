@@ -90,16 +90,24 @@ def _opponent_parts(opponent: Opponent, confidence: float) -> dict[str, Table | 
 def _costs_table(opponent: Opponent) -> Table:
     rows = [
         (
-            pair.benchmark, f"{pair.usd:.6f}", f"{pair.their_usd:.6f}",
-            f"{pair.latency_s:.2f}", f"{pair.their_latency_s:.2f}",
+            pair.benchmark, pair.questions if pair.cost_questions is None else pair.cost_questions,
+            format_number(pair.usd, 6), format_number(pair.their_usd, 6),
+            format_number(pair.latency_s, 2), format_number(pair.their_latency_s, 2),
             format_number(pair.latency_p95_s, 2), format_number(pair.their_latency_p95_s, 2),
+            format_number(100 * pair.invalid, 1), format_number(100 * pair.their_invalid, 1),
         )
         for pair in opponent.pairings
     ]  # fmt: skip
-    head = ("benchmark", "challenger USD", "opponent USD", "challenger seconds", "opponent seconds",
-            "challenger p95 seconds", "opponent p95 seconds")  # fmt: skip
-    note = "A question, over the questions that both answered; the mean is over all questions. Seconds along the "
-    note += "critical path; p95 is the 95th percentile of the answers' seconds."
+    head = (
+        "benchmark", "questions", "challenger USD", "opponent USD", "challenger seconds", "opponent seconds",
+        "challenger p95 seconds", "opponent p95 seconds", "challenger invalid, %", "opponent invalid, %",
+    )  # fmt: skip
+    note = "USD and seconds of a question, over the questions for which both wrote a valid workflow; the mean is over "
+    note += "all of these. Seconds along the critical path; p95 is the 95th percentile of the answers' seconds. "
+    note += "Invalid: the share of the answers to all common questions that are no valid workflow."
+    if any(pair.cost_questions is None for pair in opponent.pairings):
+        note = "USD and seconds of a question, over the questions that both answered; an invalid workflow counts as 0. "
+        note += "This version was judged before invalid workflows were left out of these means."
     return Table("Cost and latency", head, rows, note=note)
 
 
@@ -126,6 +134,7 @@ def _list_facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
         "against": f"version {decision.against}" if decision.against not in (None, NO_CHAMPION) else "no champion",
         "interim analysis": f"{decision.analysis} against that champion; intervals at {100 * dossier.confidence:.6g} %",
         **({"training": format_usd(float(cost))} if cost else {}),
+        **({"change of the pool": dossier.pool_change} if dossier.pool_change else {}),
     }
 
 

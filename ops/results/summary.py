@@ -46,6 +46,12 @@ def filter_scored(rows: Rows) -> pl.LazyFrame:
     return to_table(rows).filter(~pl.col("unscorable"))
 
 
+def filter_valid(rows: Rows) -> pl.LazyFrame:
+    """Return the rows with a well-formed workflow. An invalid one calls no worker, so it costs nothing and takes no
+    time; means of cost and latency are compared without such rows."""
+    return to_table(rows).filter("format_ok")
+
+
 def count_unscorable(rows: Rows) -> int:
     """Return the number of rows of unreachable workers or judges."""
     import polars as pl
@@ -315,6 +321,12 @@ class PairedQuestions:
         """Pair the rows of two systems."""
         return cls(average_by_question(ours), average_by_question(theirs))
 
+    @classmethod
+    def from_valid_rows(cls, ours: Rows, theirs: Rows) -> PairedQuestions:
+        """Pair the questions for which both systems wrote a well-formed workflow, for comparisons of cost and latency.
+        Answers without a workflow are left out."""
+        return cls.from_rows(filter_valid(ours), filter_valid(theirs))
+
     def __len__(self) -> int:
         return self.questions.height
 
@@ -364,7 +376,9 @@ class PairedQuestions:
         return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar's p {format_p_value(test.p_value)}"
 
     def means(self, column: str) -> tuple[float, float]:
-        """Return the means of both systems per question."""
+        """Return the means of both systems per question; NaN without a common question."""
+        if not self:
+            return _NAN, _NAN
         ours, theirs = (math.fsum(self.questions[name]) / len(self) for name in (column, f"{column}_theirs"))
         return ours, theirs
 

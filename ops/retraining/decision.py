@@ -38,7 +38,7 @@ class TrainingDecision:
     @property
     def failed_checks(self) -> tuple[str, ...]:
         """Return the names of the gate's failed checks, without those of cost and latency."""
-        return tuple(check.name for check in self.standing.failed if not check.is_ratio)
+        return tuple(check.name for check in self.standing.failed if not check.concerns_cost)
 
     @property
     def checks(self) -> tuple[GateCheck, ...]:
@@ -124,7 +124,7 @@ def decide_training(
 
 
 def _describe_costs(standing: GateDecision) -> str:
-    costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.is_ratio]
+    costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.concerns_cost]
     return f"the champion exceeds the gate's cost or latency ({'; '.join(costly)})" if costly else "the champion holds"
 
 

@@ -143,10 +143,15 @@ def verdict(version: str | None, as_json: bool, wide: bool) -> None:
     workspace = Workspace.find()
     known = registry.get_version(workspace, version) if version else registry.get_latest_version(workspace)
     decision = registry.load_decision(workspace, known.version)
+    dossier = registry.load_dossier(workspace, known.version)
+    pool_change = dossier.pool_change if dossier else ""
     page = workspace.reports / f"verdict-version-{known.version}.html"
     said = known.tags.get("verdict", "not judged")
     if as_json:
-        print_json({"version": known.version, "aliases": known.aliases, "verdict": said, **decision.as_dict()})
+        print_json({
+            "version": known.version, "aliases": known.aliases, "verdict": said, **decision.as_dict(),
+            "pool_change": pool_change,
+        })  # fmt: skip
     else:
         names = f" ({', '.join(known.aliases)})" if known.aliases else ""
         print_text(f"version {known.version}{names}: {said}")
@@ -158,6 +163,8 @@ def verdict(version: str | None, as_json: bool, wide: bool) -> None:
         if rows:
             head = ("", "check", "value", "bound", "explanation")
             print_table(head, rows, ("value", "bound"), optional=(), wide=wide)
+        if pool_change:
+            print_text(f"change of the pool: {pool_change}")
         if decision.override:
             print_text(f"override by {decision.override.name}: {decision.override.reason}")
         if page.is_file():

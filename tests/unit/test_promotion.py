@@ -87,7 +87,7 @@ def test_the_percentile_of_latency_is_checked_where_a_bound_is_set() -> None:
     assert failed(decide_promotion(slow, rows(0.8), WORKER, GATE)) == []
     [check] = decide_promotion(slow, rows(0.8), WORKER, bounded).failed
     assert (check.name, check.value) == ("p95 latency ratio to the champion", 5.0)
-    assert check.explanation == "5 against the champion's 1 seconds"
+    assert check.explanation.startswith("5 against the champion's 1 seconds, on the 200 of 200 questions")
     assert decide_promotion(rows(0.9), None, WORKER, bounded).promote, (
         "without a champion there is nothing to compare with"
     )

@@ -129,6 +129,14 @@ def test_the_recipe_sets_the_permitted_share(guard: str) -> None:
     assert warned(curve(**fault), **threshold) == []
 
 
+def test_a_fine_tuning_that_restores_the_format_is_not_judged_by_a_rise_in_accuracy() -> None:
+    fault, saw, _ = FAULTS["right_if_valid_rises"]
+    found = check_guards(GuardEvidence(curve(**fault), Guards(), ALONE, from_champion=True))
+    assert [finding.guard for finding in found if not finding.passed] == []
+    [said] = [str(finding) for finding in found if finding.guard == "right_if_valid_rises"]
+    assert said.startswith(saw) and "none for a fine-tuning" in said
+
+
 def test_rounds_that_win_more_than_they_lose_are_no_loops() -> None:
     gains = {"round_2/rollouts": 50, "round_2/loops": 0.2, "round_2/to_wrong": 0.3, "round_2/to_right": 0.4}
     assert warned(curve(**gains)) == []

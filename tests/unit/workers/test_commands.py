@@ -121,7 +121,7 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     for expected in ("one-run", "another", "precache", "serving", "guesser", "0.1250", "0.3750", "1,010", "0.250000"):
         assert expected in out
-    assert "of run held-run" in out
+    assert "Running processes have reserved $1.00 for run held-run." in out
     ledger.mark_lost(*ledger.mark_sent(OutgoingCall(held, "precache", "solver", "a key of no entry")))
     assert podium("ledger") == 0
     out = capsys.readouterr().out

@@ -224,7 +224,7 @@ def test_the_paper_recipe_is_appendix_a1() -> None:
     assert (grpo.adam_beta1, grpo.adam_beta2, grpo.processes) == (0.9, 0.999, 2)
     assert (recipe.curation.per_domain, recipe.prompting.max_steps) == (240, 5)
     text = describe_recipe(Setup(Workspace(CONFIG.parent), recipe, load_pool(CONFIG, recipe.pool)))
-    assert "51200 rollouts" in text and "960 problems" in text and "zero3-offload.json" in text
+    assert "51,200 rollouts" in text and "960 training questions" in text and "zero3-offload.json" in text
 
 
 def differences(one: Any, other: Any, path: str = "") -> dict[str, Any]:

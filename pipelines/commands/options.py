@@ -106,6 +106,9 @@ recipe_option = click.option(
     help="Use the settings of this recipe, the name of a file in config/recipes without .yaml.",
 )  # fmt: skip
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+wide_option = click.option(
+    "--wide", is_flag=True, help="Show all columns of a table, each row in one line, however wide the terminal is."
+)
 seed_option = click.option("--seed", type=SEED, metavar="N", help="Use this seed instead of the recipe's own seed.")
 accept_missing_option = click.option(
     ACCEPT_OPTION, is_flag=True, expose_value=False,

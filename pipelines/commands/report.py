@@ -12,8 +12,9 @@ from pipelines.commands.options import (
     add_yes_option,
     dry_run_option,
     seed_option,
+    wide_option,
 )
-from pipelines.commands.output import print_json
+from pipelines.commands.output import print_json, print_markdown, print_text
 from pipelines.termination import exit_interrupted
 
 
@@ -39,7 +40,7 @@ def report(recipe: str | None, seed: int | None) -> None:
     silence_tools()
     from pipelines.reproduction import write_report
 
-    click.echo(f"written to {write_report(Workspace.find(), recipe, seed)}")
+    print_text(f"written to {write_report(Workspace.find(), recipe, seed)}")
 
 
 @click.command(
@@ -74,7 +75,7 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
         page, table = reproduce(Workspace.find(), seed, yes)
     except KeyboardInterrupt:
         exit_interrupted()
-    click.echo(f"written to {page} and {table}")
+    print_text(f"written to {page} and {table}")
 
 
 @click.command(
@@ -85,7 +86,8 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
     ),
 )
 @AS_JSON
-def baselines(as_json: bool) -> None:
+@wide_option
+def baselines(as_json: bool, wide: bool) -> None:
     """List the systems that a Conductor is compared with.
 
     The table shows for each baseline what it does, how many calls a question takes, and the paper that it comes from.
@@ -98,4 +100,4 @@ def baselines(as_json: bool) -> None:
     if as_json:
         print_json(list_baseline_facts())
     else:
-        click.echo(make_baseline_table(), nl=False)
+        print_markdown(make_baseline_table(), wide)

@@ -9,8 +9,8 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command, OrderedGroup
-from pipelines.commands.options import AS_JSON
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, wide_option
+from pipelines.commands.output import print_fact, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -37,7 +37,7 @@ def status(as_json: bool) -> None:
     from ops.core.workspace_parts import REGISTRY, find_lost_records, find_missing_parts
     from ops.release import registry
     from ops.reports.retraining import load_last_summary, retraining_file
-    from ops.spending.bookings import current_month
+    from ops.spending.bookings import current_month, format_usd
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
@@ -78,10 +78,13 @@ def status(as_json: bool) -> None:
         page = retraining_file(workspace).relative_to(workspace.root)
         lines.append(("Retraining", f"{retraining.at}, {retraining.change}. {retraining.outcome} ({page})"))
     lines += [("Missing", str(each)) for each in missing]
-    reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
+    reserved = f", {format_usd(facts['usd_reserved'])} reserved by running processes" if facts["usd_reserved"] else ""
     if has_ledger:
         lines.append(
-            ("Spent", f"${facts['usd_this_month']:,.4f} in {month}, ${facts['usd_in_all']:,.4f} in all{reserved}")
+            (
+                "Spent",
+                f"{format_usd(facts['usd_this_month'])} in {month}, {format_usd(facts['usd_in_all'])} in all{reserved}",
+            )
         )
     for entry in alerts:
         said = f"{entry.notice.kind}: {entry.notice.title}; {entry.notice.command}"
@@ -93,7 +96,7 @@ def status(as_json: bool) -> None:
     if champion is None and not missing:
         lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
     for label, text in lines:
-        click.echo(f"{label:<11} {text}")
+        print_fact(label, text)
 
 
 @click.group(
@@ -118,29 +121,30 @@ def runs() -> None:
     "--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show the newest N runs."
 )
 @AS_JSON
-def list_runs(count: int, as_json: bool) -> None:
+@wide_option
+def list_runs(count: int, as_json: bool, wide: bool) -> None:
     """List the runs of the pipeline, the newest first.
 
     Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
     from ops.core.workspace_parts import RUNS, find_lost_records
-    from pipelines.commands.output import make_console, make_table
 
     workspace = Workspace.find()
     found = _list_runs(workspace, count)
     for lost in find_lost_records(workspace, RUNS):
-        click.echo(str(lost), err=True)
+        print_text(str(lost), err=True)
     if as_json:
         print_json(found)
         return
     if not found:
-        click.echo("no run yet: podium run starts one")
+        print_text("There is no run yet. `podium run` starts one.")
         return
     rows = [
         (each["run"][:8], each["job"], each["recipe"], each["status"], each["started"] or "–", _format_minutes(each))
         for each in found
     ]
-    make_console().print(make_table(("run", "job", "recipe", "status", "started (UTC)", "minutes"), rows, ("minutes",)))
+    head = ("run", "job", "recipe", "status", "started (UTC)", "minutes")
+    print_table(head, rows, ("minutes",), optional=("job", "minutes"), wide=wide)
 
 
 def _list_runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:

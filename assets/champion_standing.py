@@ -1,18 +1,30 @@
 """`champion_standing`: the gate's judgement of the champion on a changed pool, and the decision whether to train it
 further."""
 
+import time
+
 import dagster as dg
 
 from assets import gate, metadata, placement
 from assets.opponents import ask_opponents, compare_policy
+from assets.pool_change import CAUSE_TAG
 from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.worker_profiles import worker_profiles
-from ops.config import PoolChange
+from ops.config import PoolChange, Snapshot
+from ops.core.workspace import Workspace
 from ops.evaluation.stored_scores import CONDUCTOR
 from ops.planning.stored_results import find_unscored
 from ops.precaching.client_setup import open_client
 from ops.retraining.fine_tuning_start import get_champion_folder
-from ops.retraining.standing import alert_on_decision, find_unanswered_benchmarks, judge_champion, plan_required_work
+from ops.retraining.record import update_record
+from ops.retraining.standing import (
+    alert_on_decision,
+    find_unanswered_benchmarks,
+    judge_champion,
+    list_caused_failures,
+    plan_required_work,
+)
+from ops.retraining.story import write_retraining_page
 from ops.stages.evaluation import score_policy
 from ops.workers.client import CallCounts
 
@@ -39,14 +51,20 @@ def champion_standing(
     """
     gate.require_ready(podium, "workers", "evaluation")
     snapshot, setup = podium.get_snapshot(), podium.load_setup()
+    if snapshot.change is not None:
+        begin_record(context, setup.workspace, snapshot)
     facts = {} if snapshot.change is None else _score_champion(context, podium, reporter, snapshot.change)
     made = judge_champion(setup, snapshot)
+    if not made.fine_tune:
+        update_record(setup.workspace, snapshot.key, ended_at=time.time())
+    page = write_retraining_page(setup.workspace)
     alert_on_decision(setup.workspace, snapshot, made)
-    failed = [check.name for check in made.standing.failed]
+    failed = [check.name for check in list_caused_failures(snapshot, made)]
     unsaid = [name for name in failed if name not in made.why]
     return dg.MaterializeResult(
         metadata={
             "decision": f"{'fine-tune the champion' if made.fine_tune else 'do not train'}: {made.why}",
+            **({"story": dg.MetadataValue.path(page)} if page else {}),
             "plan": str(plan_required_work(snapshot)),
             **metadata.describe_checks(made.checks),
             **metadata.fold_tables(facts),
@@ -59,6 +77,24 @@ def champion_standing(
                 description=f"{made.why} (not passed: {', '.join(unsaid)})" if unsaid else made.why,
             )
         ],
+    )
+
+
+def begin_record(context: dg.AssetExecutionContext, workspace: Workspace, snapshot: Snapshot) -> None:
+    """Record that the retraining has begun, with the time at which Dagster started its run."""
+    record = context.instance.get_run_record_by_id(context.run_id)
+    began = record.start_time if record is not None and record.start_time else time.time()
+    cause = context.run.tags.get(CAUSE_TAG)
+    update_record(
+        workspace,
+        snapshot.key,
+        run=context.run_id,
+        began_at=began,
+        ended_at=0.0,
+        failure="",
+        remedy="",
+        waits=False,
+        **({"cause": cause} if cause else {}),
     )
 
 

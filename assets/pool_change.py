@@ -19,6 +19,8 @@ HANDLING_JOBS = ("lifecycle", "costs", RETRAINING_JOB)
 """Jobs whose success means that a pool's change has been handled."""
 PLAN_TAG = "plan"
 """Run tag: the plan of the change."""
+CAUSE_TAG = ".dagster/podium_cause"
+"""Run tag, which no page shows: what started the run, such as the sensor."""
 CHANGE_TAG = ".dagster/podium_change"
 """Run tag, which no page shows: the champion's version, the last run that handled its pool, and the keys of the current
 pool."""

@@ -10,7 +10,7 @@ import assets as stages
 from assets.placement import make_executor
 from assets.resources import LogReporter, Reporter, RunResource, offer_recipes
 from assets.studies import make_recipe_studies
-from pipelines.alerts import make_failure_sensor
+from pipelines.alerts import make_failure_sensor, make_success_sensor
 from pipelines.lifecycle import make_jobs, make_retraining_job, make_study_jobs, resolve_jobs
 from pipelines.release import make_release_jobs
 from pipelines.retraining.schedules import make_scheduled_jobs, make_schedules
@@ -65,7 +65,12 @@ def make_definitions(
         asset_checks=assets.asset_checks,
         jobs=[*resolve_jobs(assets), *make_release_jobs(chosen)],
         schedules=make_schedules(),
-        sensors=[make_pool_sensor(), make_pool_alert_sensor(), make_failure_sensor(chosen)],
+        sensors=[
+            make_pool_sensor(),
+            make_pool_alert_sensor(),
+            make_failure_sensor(chosen),
+            make_success_sensor(chosen),
+        ],
         resources=resources,
         executor=assets.executor,
         loggers=loggers,

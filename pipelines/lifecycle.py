@@ -49,6 +49,7 @@ RETRAINING_ASSETS = (
     "recursive_conductor",
     *EVALUATION_ASSETS,
     *RELEASE_ASSETS,
+    "report",
 )
 
 

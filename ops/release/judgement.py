@@ -15,7 +15,14 @@ from ops.evaluation.stored_scores import CONDUCTOR, read_policy_scores
 from ops.quality.agreement import load_agreement
 from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
-from ops.release.lineage import ReleaseRefusedError, check_lineage, check_tags, find_changed_graders, read_question_keys
+from ops.release.lineage import (
+    FINE_TUNED_FROM,
+    ReleaseRefusedError,
+    check_lineage,
+    check_tags,
+    find_changed_graders,
+    read_question_keys,
+)
 from ops.release.promotion import NO_CHAMPION, GateCheck, GateDecision, confidence_of_analysis, decide_promotion
 from ops.results.summary import count_questions, select_grades
 from ops.results.table import Rows, reprice_rows, to_table
@@ -32,6 +39,7 @@ _LABEL_OF_TAG = {
     "recipe": "recipe",
     "seed": "seed",
     "training_cost_usd": "training, USD",
+    FINE_TUNED_FROM: "fine-tuned from version",
 }
 """Tags that identify a version, with their labels on a page."""
 

@@ -42,6 +42,8 @@ class Lineage:
         return {name: str(value) for name, value in vars(self).items() if str(value)}
 
 
+FINE_TUNED_FROM = "fine_tuned_from_version"
+"""Tag of a version that a retraining made: the number of the version whose policy it continues."""
 OPTIONAL_TAGS = frozenset({"evaluation", "questions", "graders"})
 """Tags that versions of other checkouts may lack."""
 REQUIRED_TAGS = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL_TAGS)

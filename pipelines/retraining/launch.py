@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets.pool_change import CHANGE_TAG, PendingChange
+from assets.pool_change import CAUSE_TAG, CHANGE_TAG, PendingChange
 from ops.alerts import notify
 from ops.alerts.catalogue import PLAN_WAITS
 from ops.alerts.notify import is_recorded
@@ -16,6 +16,8 @@ from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.precaching.client_setup import open_client
 from ops.retraining.estimate import Estimate, estimate_drift, estimate_plan
+from ops.retraining.record import plan_record
+from ops.retraining.story import write_retraining_page
 from ops.spending.bookings import format_usd
 from ops.workers.client import WorkerClient
 
@@ -50,7 +52,9 @@ def is_automation_on(instance: dg.DagsterInstance) -> bool:
     )
 
 
-def decide_launch(workspace: Workspace, instance: dg.DagsterInstance, found: PendingChange) -> LaunchDecision:
+def decide_launch(
+    workspace: Workspace, instance: dg.DagsterInstance, found: PendingChange, cause: str
+) -> LaunchDecision:
     """Return the run that executes the plan of a change, if it costs at most `retraining.budget_usd` and no earlier one
     failed.
 
@@ -66,8 +70,9 @@ def decide_launch(workspace: Workspace, instance: dg.DagsterInstance, found: Pen
         request = dg.RunRequest(
             run_key=found.key,
             run_config=found.podium.make_run_config(),
-            tags=make_change_tags(found, priced),
+            tags=make_change_tags(found, priced) | {CAUSE_TAG: cause},
         )
+        record_plan(workspace, found, priced, cause)
         return LaunchDecision(request)
     why = f"needs approval: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVAL_HINT}"
     occasion = f"plan waits {found.key}"
@@ -76,7 +81,9 @@ def decide_launch(workspace: Workspace, instance: dg.DagsterInstance, found: Pen
     parts = "\n".join(f"* {part.name}: {part.calls_formula}, {format_usd(part.usd.expected)}" for part in priced.parts)
     title = f"retraining for about {format_usd(priced.usd.expected)} waits for a person"
     text = f"{found.plan}\n{priced}\nretraining.budget_usd is {budget:g}"
-    notify(workspace, PLAN_WAITS.make_notice(title, text, occasion=occasion))
+    record_plan(workspace, found, priced, cause, waits=True)
+    page = write_retraining_page(workspace)
+    notify(workspace, PLAN_WAITS.make_notice(title, text, str(page or ""), occasion=occasion))
     facts = {
         "waits_for_a_person": why, "plan": str(found.plan), "estimate": dg.MetadataValue.md(parts),
         "approve": APPROVAL_HINT,
@@ -87,6 +94,22 @@ def decide_launch(workspace: Workspace, instance: dg.DagsterInstance, found: Pen
 def make_change_tags(found: PendingChange, priced: Estimate) -> dict[str, str]:
     """Return run tags: the snapshot, the change, its plan and the plan's expected cost."""
     return {**found.tags, ESTIMATE_TAG: str(priced)}
+
+
+def record_plan(
+    workspace: Workspace, found: PendingChange, priced: Estimate, cause: str, *, waits: bool = False
+) -> None:
+    """Record the plan and its estimate for the page of the retrainings."""
+    usd, seconds = priced.usd, priced.seconds
+    plan_record(
+        workspace,
+        found.snapshot.key,
+        waits=waits,
+        cause=cause,
+        estimate=str(priced),
+        usd=(usd.expected, usd.high),
+        seconds=(seconds.expected, seconds.high),
+    )
 
 
 def estimate_change(found: PendingChange) -> Estimate:

@@ -125,7 +125,7 @@ def _print_training(console: Console, podium: RunResource) -> None:
             console,
             STAGE_TITLES[asset],
             f"mean reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after {trained.steps} steps "
-            f"({trained.rollouts:,} rollouts; their responses cost {format_usd(trained.cost_usd)})",
+            f"({trained.rollouts:,} rollouts, {format_usd(trained.rollouts_usd)} without the cache)",
         )
         if trained.stopped:
             _print_line(console, "", trained.stopped, "yellow")

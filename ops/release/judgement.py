@@ -15,7 +15,14 @@ from ops.evaluation.stored_scores import CONDUCTOR, read_policy_scores
 from ops.quality.agreement import load_agreement
 from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
-from ops.release.lineage import ReleaseRefusedError, check_lineage, check_tags, find_changed_graders, read_question_keys
+from ops.release.lineage import (
+    ReleaseRefusedError,
+    check_lineage,
+    check_tags,
+    describe_cost,
+    find_changed_graders,
+    read_question_keys,
+)
 from ops.release.promotion import NO_CHAMPION, GateCheck, GateDecision, confidence_of_analysis, decide_promotion
 from ops.results.summary import count_questions, select_grades
 from ops.results.table import Rows, reprice_rows, to_table
@@ -31,7 +38,11 @@ _LABEL_OF_TAG = {
     "git_commit": "code (git)",
     "recipe": "recipe",
     "seed": "seed",
-    "training_cost_usd": "training, USD",
+    "ledger_run": "run in the ledger",
+    "paid_usd": "paid, USD",
+    "training_paid_usd": "paid for the training, USD",
+    "rollouts_usd": "rollouts without the cache, USD",
+    "training_cost_usd": "rollouts without the cache, USD",  # the name in versions of an earlier checkout
 }
 """Tags that identify a version, with their labels on a page."""
 
@@ -95,6 +106,7 @@ def apply_gate(
         },
         gate=gate.model_dump(mode="json"),
         confidence=confidence,
+        cost=describe_cost(challenger.tags),
         opponents=(*opponents, *((before,) if before else ())),
         pool_change=_describe_pool_change(challenger, champion, before) if champion and before else "",
     )

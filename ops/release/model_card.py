@@ -9,7 +9,7 @@ from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchma
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import format_markdown_table
-from ops.release.lineage import Lineage
+from ops.release.lineage import Lineage, describe_cost
 from ops.results.leaderboard import format_interval
 from ops.results.statistics import average_estimates
 from ops.results.summary import Summary, mean_usd, summarize
@@ -58,7 +58,7 @@ class Release:
 
     def write_summary(self) -> str:
         """Return two sentences: what the version is, and what it reaches."""
-        of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.card.offered)} workers)"
+        of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.pool.workers)} workers)"
         seed = f", seed {self.seed}" if self.seed else ""
         synthetic = "Synthetic demo. " if self.is_synthetic else ""
         return f"{synthetic}{of}{seed}. {self._describe_author()}{self.describe_result()}"
@@ -94,7 +94,8 @@ class Release:
             at = f"#/experiments/{experiment_of[self.checkpoint]}/models/{self.checkpoint}"
             trained += f" Checkpoint: [{self.checkpoint}]({at})."
         scores = _scores_table(summaries) if (summaries := summarize(self.rows)) else ""
-        return f"{self.write_summary()}\n\n{scores}\n\n{trained} The model card is `{CARD_FILE}` among the artifacts."
+        parts = (self.write_summary(), f"Cost: {describe_cost(self.lineage.as_tags())}", scores)
+        return "\n\n".join((*parts, f"{trained} The model card is `{CARD_FILE}` among the artifacts."))
 
     def write_model_card(self, scope: TrainingScope | None) -> str:
         """Return the model card in Markdown. `scope` decides whether a question lies outside of the training; None if

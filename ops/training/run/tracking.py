@@ -269,8 +269,9 @@ def _stage_name(plan: RunPlan) -> str:
 
 def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
     stage, recipe, pool = _stage_name(plan), plan.recipe, plan.pool
+    workers = sum(name in pool.names for name in plan.offered)
     about = (
-        f"GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` ({len(plan.offered)} "
+        f"GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` ({workers} "
         f"workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "
         f"matter most are in `{_MAIN}`; `share` has outcomes, `use` workers by domain, `trl` what TRL itself logs."
     )

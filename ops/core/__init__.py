@@ -1,5 +1,5 @@
-"""Types and functions that all packages share: problems, responses, paths, processes, errors, charts.
+"""Types and functions that every package uses: problems, responses, paths, processes, errors and charts.
 
-What belongs here: types and file formats that several packages use. What does not: settings (`ops.config`), and code
-that only one package needs.
+A type or file format belongs here if several packages use it. Settings belong in `ops.config`, and code that only one
+package needs belongs in that package.
 """

@@ -1,5 +1,5 @@
-"""Atomic replacement of files, folders that are whole or absent, removal of what killed writers left, and the hash of
-a file."""
+"""Replace files atomically, create folders that are either complete or absent, and remove temporary files of killed
+processes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ log = logging.getLogger(__name__)
 _WRITTEN_FOLDERS = frozenset({".podium", "data"})
 """The folders of a workspace into which steps write."""
 TEMPORARY = ".*.tmp"
-"""Glob of the names of temporary files: git and DVC ignore them (.gitignore, .dvcignore)."""
+"""Glob pattern of the names of temporary files, which git and DVC ignore (.gitignore, .dvcignore)."""
 _OWNER = re.compile(r"\.(?P<host>[0-9a-z]+)-(?P<pid>[0-9]+)-[0-9a-f]{8}\.tmp$")
+"""Pattern of a temporary name's ending, which contains the host name and the pid of the process that writes it."""
 
 
 @contextmanager
 def replace_atomically(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
-    """Yield a temporary file beside `file`, which replaces it in one step at the end of the block, with these
-    permissions.
+    """Yield a temporary path beside `file`. At the end of the block it replaces `file` in one step, with the
+    permissions `mode`.
 
-    After an error `file` is unchanged. In a workspace's folders `.podium` and `data`, a folder in the place of the file
-    is renamed, with one line that says so. Temporary files of killed writers of `file` are removed. Raises `OSError`,
-    which names `file`.
+    If the block raises, `file` is unchanged. Temporary files of killed processes that wrote `file` are removed. If
+    `file` is a folder inside a workspace's `.podium` or `data`, the folder is renamed and a warning is logged.
+
+    Raises `OSError`, whose file name is `file`.
     """
     with name_file_in_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,28 +53,30 @@ def replace_atomically(file: Path, *, mode: int = 0o644) -> Iterator[Path]:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replace `file` by `text` in one step: a crash leaves the old file or the new one, never a part.
+    """Replace the content of `file` by `text` (UTF-8) in one step. A crash leaves the old content or the new one, never
+    a mixture.
 
-    Raises `OSError`, which names `file`.
+    Raises `OSError`, whose file name is `file`.
     """
-    with replace_atomically(file) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
+    with replace_atomically(file) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def write_bytes(file: Path, content: bytes) -> None:
-    """Replace `file` by `content` in one step, as `write_text` does. Raises `OSError`, which names `file`."""
+    """Replace the content of `file` in one step, as `write_text` does for text. Raises `OSError`, whose file name is
+    `file`."""
     with replace_atomically(file) as temporary:
         temporary.write_bytes(content)
 
 
 @contextmanager
 def create_folder_atomically(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside `folder`, which becomes `folder` in one step at the end of the block.
+    """Yield a new temporary folder beside `folder`. At the end of the block it is renamed to `folder` in one step.
 
-    After an error there is none. A folder that another process has made meanwhile stays. What killed writers of
-    `folder` left is removed. Raises `OSError`.
+    If the block raises, the temporary folder is removed. If another process has created `folder` meanwhile, that one is
+    kept. Temporary folders of killed processes that created `folder` are removed. Raises `OSError`.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder.parent, folder.name)
@@ -91,9 +95,10 @@ def create_folder_atomically(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder_beside(place: Path) -> Iterator[Path]:
-    """Yield a new folder beside `place` for the block, on the same file system, and remove it afterwards.
+    """Yield a new folder on the same file system as `place`, and remove it at the end of the block.
 
-    What killed writers left in that folder is removed, whatever its name. Raises `OSError`.
+    All temporary files and folders of killed processes in the parent folder of `place` are removed as well. Raises
+    `OSError`.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers_beside(place)
@@ -106,37 +111,43 @@ def temporary_folder_beside(place: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Remove temporary files and folders of `name` in `folder` whose writers died on this machine; "*": of everything
-    below."""
+    """Remove the temporary files and folders for `name` in `folder` whose writing process has died on this machine.
+
+    With the default name "*", temporary files of every name are removed, also in all folders below.
+    """
     _remove_if_left_over(folder.rglob(TEMPORARY) if name == "*" else folder.glob(f".{glob.escape(name)}{TEMPORARY}"))
 
 
 def remove_leftovers_beside(place: Path) -> None:
-    """Remove temporary files and folders of any name beside `place`, whose writers died on this machine."""
+    """Remove the temporary files and folders of every name in the parent folder of `place` whose process has died on
+    this machine."""
     _remove_if_left_over(place.parent.glob(TEMPORARY))
 
 
-def _remove_if_left_over(found: Iterable[Path]) -> None:
-    """Remove those temporary files and folders whose writers died on this machine."""
-    for left in list(found):
-        if not is_left_over(left):
+def _remove_if_left_over(candidates: Iterable[Path]) -> None:
+    """Remove those of the given temporary files and folders whose writing process has died on this machine."""
+    for path in list(candidates):
+        if not is_left_over(path):
             continue
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            left.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def is_left_over(file: Path) -> bool:
-    """Return whether the writer of a temporary file died on this machine."""
-    import psutil  # imported here, because few writers need it
+    """Return whether the process that wrote this temporary file ran on this machine and has died.
+
+    It is False for processes of other machines, which may share the file system, because their state is unknown.
+    """
+    import psutil  # imported here because most writers find no temporary file
 
     owner = _OWNER.search(file.name)
     return owner is not None and owner["host"] == _host_name() and not psutil.pid_exists(int(owner["pid"]))
 
 
 def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file's content in hex digits. Raises `OSError`."""
+    """Return the SHA-256 digest of a file's content as 64 hex digits. Raises `OSError`."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -151,7 +162,8 @@ def _host_name() -> str:
 
 @contextmanager
 def name_file_in_errors(file: Path) -> Iterator[None]:
-    """Add `file` to errors of the block: the error of a write or a close has no file name."""
+    """Set the file name of every `OSError` of the block to `file`, because errors of a write or a close do not have
+    one."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Back up what cannot be made again (responses, ledger, registry, what a user wrote), and restore it, also in another
+"""Back up what cannot be computed again (responses, ledger, registry, a user's files), and restore it, also in another
 folder.
 
-A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md). Restoring adds to what
-is there: a ledger and a cache are merged with the backup's, so that nothing that was paid since the backup is lost, and
-other files are replaced only if a person asks for it.
+A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md). A restore adds to what
+exists: a ledger and a cache are merged with those of the backup, so that nothing that was paid for after the backup is
+lost. Other existing files are replaced only on request.
 """
 
 from __future__ import annotations
@@ -46,117 +46,121 @@ from ops.core.workspace_parts import (
 
 _MANIFEST = "podium-backup.json"
 _FORMAT = 2
-"""1 lacked the files that a user wrote."""
+"""The version of the archive's format. Version 1 did not contain the user's files."""
 USER_FILES = "files"
-"""The name of the part that has the files that a user wrote, and its folder in a backup."""
+"""The name of the part with a user's own files, and its folder in the archive."""
 RESTORABLE = (*(part.name for part in PARTS), USER_FILES)
-"""Names of the parts that can be restored alone; `registry` stands for its artifacts too."""
+"""Names of the parts that can be restored individually. "registry" includes its artifacts."""
 _USER_FILE_PATTERNS = (
     ".dvc/config", ".dvcignore", ".env.example", ".gitignore", "config/**/*", "dagster.yaml", "data/cold_start/**/*",
     "data/few_shots/**/*", "dvc.yaml", "graders/**/*",
 )  # fmt: skip
-"""Where a user writes; files that the configuration names are added. `.env` holds keys, which no backup contains."""
+"""Where a user's own files are; files that the configuration names are added. `.env` holds keys and is never backed up.
+"""
 
 
 def create_backup(workspace: Workspace, file: Path) -> dict[str, str]:
-    """Write every existing part into `file`, a tar archive, while other processes may write. Return part → result.
+    """Write all existing parts of the workspace into the tar archive `file`. Other processes may write meanwhile.
 
-    The file appears atomically; what a killed backup left beside it is removed. Raises `DataError` if there is nothing
-    to back up, if a part cannot be read, or if the file exists, and `OSError`.
+    Returns what was done with each part, by its name. The archive appears atomically, and temporary files of killed
+    backups beside it are removed. Raises `DataError` if there is nothing to back up, if a part cannot be read or if the
+    file exists already, and `OSError`.
     """
-    said: dict[str, str] = {}
+    results: dict[str, str] = {}
     with temporary_folder_beside(file) as scratch:
         staged, sums = scratch / "state", dict[str, str]()
         staged.mkdir()
         for part in PARTS:
             source = workspace.state / part.relative_path
             if part.is_on_server(workspace):
-                said[part.name] = f"not here: {part.server_variable} names a server"
+                results[part.name] = f"not here: {part.server_variable} names a server"
             elif not (source.is_dir() or has_content(source)):
-                said[part.name] = "none"
-        here = [part for part in PARTS if part.name not in said]
-        _copy_parts(workspace, staged, here)
-        written, left_out = _find_user_files(workspace)
-        for path in written:
+                results[part.name] = "none"
+        present = [part for part in PARTS if part.name not in results]
+        _copy_parts(workspace, staged, present)
+        user_files, left_out = _find_user_files(workspace)
+        for path in user_files:
             target = staged / USER_FILES / path.relative_to(workspace.root)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
-        for name, place in (*((part.name, part.relative_path) for part in here), (USER_FILES, USER_FILES)):
-            own = {str(path.relative_to(staged)): sha256_of(path) for path in _list_files(staged / place)}
-            sums |= own
-            size = sum((staged / each).stat().st_size for each in own)
-            said[name] = f"{format_count(len(own), 'file')}, {size:,} bytes"
-        if not here:
+        for name, part_path in (*((part.name, part.relative_path) for part in present), (USER_FILES, USER_FILES)):
+            digests = {str(path.relative_to(staged)): sha256_of(path) for path in _list_files(staged / part_path)}
+            sums |= digests
+            size = sum((staged / file_name).stat().st_size for file_name in digests)
+            results[name] = f"{format_count(len(digests), 'file')}, {size:,} bytes"
+        if not present:
             raise DataError(workspace.state, "", "has nothing to back up", "Start with `podium run`")
         if left_out:
-            said["left out"] = "; ".join(left_out)
-        said |= {f"missing {number}": str(error) for number, error in enumerate(find_missing_parts(workspace), 1)}
+            results["left out"] = "; ".join(left_out)
+        results |= {f"missing {number}": str(error) for number, error in enumerate(find_missing_parts(workspace), 1)}
         manifest = {"format": _FORMAT, "made": time.time(), "root": str(workspace.root), "sha256": sums}
         (staged / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        whole = scratch / "archive"
-        with tarfile.open(whole, "w:gz", compresslevel=1) as archive:
+        archive_file = scratch / "archive"
+        with tarfile.open(archive_file, "w:gz", compresslevel=1) as archive:
             archive.add(staged, arcname=".")
         if file.exists():
             raise DataError(file, "", "was made by another process meanwhile", "Name another file")
-        whole.replace(file)
-    return said
+        archive_file.replace(file)
+    return results
 
 
 def restore_backup(
     workspace: Workspace, file: Path, part_names: Collection[str] = (), *, replace: bool = False
 ) -> dict[str, str]:
-    """Restore a backup into the workspace, which may be in another folder than the original. Return part → result.
+    """Restore a backup into the workspace, which may be in another folder than the original. Returns the result of each
+    part by name.
 
-    `part_names`: names of `RESTORABLE`; none: every part. Ledger and cache are merged: nothing that was paid since the
-    backup is lost. A registry with contents, and files with another content than the backup's, stay as they are; with
-    `replace` the backup's take their places, and the present ones are kept under another name (a file in
-    `.podium/replaced-…`). A database that cannot be read is kept likewise. A restore that was interrupted is completed
-    by the same call.
+    `part_names` selects parts (names in `RESTORABLE`); by default every part is restored. Ledger and cache are merged,
+    so that nothing that was paid for after the backup is lost. A registry with contents, and files that differ from the
+    backup's, stay unchanged unless `replace` is set; then they are replaced, and the present ones are kept (a database
+    beside the new one, a file in `.podium/replaced-…`). A database that cannot be read is kept in the same way. A
+    restore that was interrupted is completed by the same call.
 
-    Raises `DataError` for a backup that is invalid or damaged, or lacks a part of `part_names`; then nothing has
-    changed. Raises `PodiumError` while a pipeline run of the workspace is going on.
+    Raises `DataError` for a backup that is invalid or damaged, or that lacks one of `part_names`; nothing has been
+    changed then. Raises `PodiumError` while a pipeline run of the workspace is active.
     """
     workspace.state.mkdir(parents=True, exist_ok=True)
     with hold_run_lock(workspace), temporary_folder_beside(workspace.state / "restore") as staged:
         _extract(file, staged)
         wanted = set(part_names or RESTORABLE) | ({ARTIFACTS.name} if REGISTRY.name in part_names else set())
-        held = [part for part in PARTS if part.name in wanted and (staged / part.relative_path).exists()]
-        if lacking := sorted(set(part_names) - {part.name for part in held} - {USER_FILES} - {ARTIFACTS.name}):
-            raise DataError(file, lacking[0], "is not in this backup", "Name a part that it has, or none for all")
-        for part in held:
+        selected = [part for part in PARTS if part.name in wanted and (staged / part.relative_path).exists()]
+        if missing := sorted(set(part_names) - {part.name for part in selected} - {USER_FILES} - {ARTIFACTS.name}):
+            raise DataError(file, missing[0], "is not in this backup", "Name a part that it has, or none for all")
+        for part in selected:
             if part is CACHE:
                 for store in (workspace.state / part.relative_path, staged / part.relative_path):
                     _upgrade_store(store)
             if part.tables:
                 _check_version(workspace.state / part.relative_path, staged / part.relative_path)
-        said = {}
-        for part in held:
+        results = {}
+        for part in selected:
             place = workspace.state / part.relative_path
             place.parent.mkdir(parents=True, exist_ok=True)
             if part is REGISTRY:
-                said[part.name] = _restore_registry(place, staged / part.relative_path, replace=replace)
+                results[part.name] = _restore_registry(place, staged / part.relative_path, replace=replace)
             elif part.tables:
-                said[part.name] = _merge_database(place, staged / part.relative_path, part)
+                results[part.name] = _merge_database(place, staged / part.relative_path, part)
             else:
-                said[part.name] = _restore_files(workspace, place, staged / part.relative_path, replace=replace)
+                results[part.name] = _restore_files(workspace, place, staged / part.relative_path, replace=replace)
         if USER_FILES in wanted and (staged / USER_FILES).is_dir():
-            said[USER_FILES] = _restore_files(
+            results[USER_FILES] = _restore_files(
                 workspace, workspace.root, staged / USER_FILES, replace=replace, written=True
             )
     repair_artifact_paths(workspace)
-    if databases := [part for part in held if part.tables]:
+    if databases := [part for part in selected if part.tables]:
         accept_missing_parts(workspace, *databases)
-    return said
+    return results
 
 
 # ── what a backup takes ─────────────────────────────────────────────────────
 
 
 def _copy_parts(workspace: Workspace, staged: Path, parts: Collection[WorkspacePart]) -> None:
-    """Copy these parts. A copied cache and ledger are of one moment, save for replies that arrive in it.
+    """Copy these parts so that cache and ledger are consistent with each other, apart from replies that arrive at that
+    moment.
 
-    The large cache is copied first, then, while no process can book a call, the ledger and the responses that the cache
-    has got meanwhile.
+    The large cache is copied first. Then, while no process can record a call, the ledger is copied, together with the
+    responses that were added to the cache meanwhile.
     """
     if CACHE in parts:
         _upgrade_store(workspace.state / CACHE.relative_path)
@@ -165,14 +169,14 @@ def _copy_parts(workspace: Workspace, staged: Path, parts: Collection[WorkspaceP
             _copy_database(workspace.state / part.relative_path, staged / part.relative_path)
     if LEDGER in parts:
         with (
-            _report_database_errors(books := workspace.state / LEDGER.relative_path),
-            closing(_open_database(books)) as held,
+            _report_database_errors(ledger_file := workspace.state / LEDGER.relative_path),
+            closing(_open_database(ledger_file)) as connection,
         ):
-            held.execute("BEGIN IMMEDIATE")
-            _copy_database(books, staged / LEDGER.relative_path)
+            connection.execute("BEGIN IMMEDIATE")
+            _copy_database(ledger_file, staged / LEDGER.relative_path)
             if CACHE in parts:
                 _add_newer(workspace.state / CACHE.relative_path, staged / CACHE.relative_path)
-            held.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
 
 
 def _copy_database(source: Path, target: Path) -> None:
@@ -191,7 +195,7 @@ def _copy_database(source: Path, target: Path) -> None:
 
 
 def _add_newer(source: Path, copied: Path) -> None:
-    """Add the entries that the source has got since it was copied, whose row numbers are higher."""
+    """Add the entries that were added to the source after it was copied. They have higher row numbers."""
     with _report_database_errors(source), closing(_open_database(copied)) as there:
         there.execute("ATTACH ? AS source", (_sqlite_uri(source, "ro"),))
         last = there.execute("SELECT coalesce(max(rowid), 0) FROM entries").fetchone()[0]
@@ -200,29 +204,31 @@ def _add_newer(source: Path, copied: Path) -> None:
 
 
 def _find_user_files(workspace: Workspace) -> tuple[list[Path], list[str]]:
-    """Return the files that a user wrote or edited, in a checkout also those that git has, and what is left out."""
+    """Return the files that a user wrote or edited (in a checkout also those under git), and notes on what is left
+    out."""
     root = workspace.root
-    found = {path for pattern in _USER_FILE_PATTERNS for path in root.glob(pattern) if path.is_file()}
-    outside = []
+    candidates = {path for pattern in _USER_FILE_PATTERNS for path in root.glob(pattern) if path.is_file()}
+    notes = []
     for name in sorted({name for settings in (root / "config").rglob("*.yaml") for name in _short_texts(settings)}):
-        place = Path(name).expanduser()
-        named = Path(os.path.normpath(root / place))
-        if "/" in name and _has_type(named, Path.is_dir) and not named.is_relative_to(workspace.state):
-            outside.append(f"{name} is a folder")
-        if not ("/" in name or "." in name) or not _has_type(named, Path.is_file):
+        written_path = Path(name).expanduser()
+        file = Path(os.path.normpath(root / written_path))
+        if "/" in name and _has_type(file, Path.is_dir) and not file.is_relative_to(workspace.state):
+            notes.append(f"{name} is a folder")
+        if not ("/" in name or "." in name) or not _has_type(file, Path.is_file):
             continue
-        if not named.is_relative_to(root):
-            outside.append(f"{name} is outside of {root}")
-        elif not named.is_relative_to(workspace.state):
-            found.add(named)
-    secret = [".env holds keys: copy it yourself, or write it again"] if workspace.environment_file.exists() else []
-    kept = (path for path in found if "__pycache__" not in path.parts and not path.match(TEMPORARY))
-    own = (path for path in kept if path != workspace.environment_file and not _is_shipped(workspace, path))
-    return sorted(own), [*secret, *outside]
+        if not file.is_relative_to(root):
+            notes.append(f"{name} is outside of {root}")
+        elif not file.is_relative_to(workspace.state):
+            candidates.add(file)
+    key_notes = [".env holds keys: copy it yourself, or write it again"] if workspace.environment_file.exists() else []
+    lasting = (path for path in candidates if "__pycache__" not in path.parts and not path.match(TEMPORARY))
+    user_files = (path for path in lasting if path != workspace.environment_file and not _is_shipped(workspace, path))
+    return sorted(user_files), [*key_notes, *notes]
 
 
 def _is_shipped(workspace: Workspace, file: Path) -> bool:
-    """Return whether a file of a workspace is as `podium init` laid it out; in a checkout git tells what was edited."""
+    """Return whether a workspace's file is unchanged since `podium init`; always False in a checkout, where git tells
+    what was edited."""
     shipped = resources_folder() / file.relative_to(workspace.root)
     return workspace.root != resources_folder() and shipped.is_file() and sha256_of(shipped) == sha256_of(file)
 
@@ -235,8 +241,8 @@ def _has_type(path: Path, kind: Callable[[Path], bool]) -> bool:
 
 
 def _short_texts(settings: Path) -> Iterator[str]:
-    """Give the short texts in a settings file, among which are the names of files that it needs; none if it is not
-    YAML."""
+    """Yield the short strings in a settings file, some of which are names of files that it needs; none if it is not
+    valid YAML."""
     try:
         values: list[Any] = [yaml.safe_load(settings.read_text(encoding="utf-8"))]
     except (OSError, ValueError, yaml.YAMLError):
@@ -255,7 +261,7 @@ def _short_texts(settings: Path) -> Iterator[str]:
 
 
 def _check_version(place: Path, copy: Path) -> None:
-    """Raise `DataError` if both are databases of Podium of different versions."""
+    """Raise `DataError` if both files are databases of Podium with different versions."""
     is_readable = has_content(place) and count_rows(place, ()) >= 0
     theirs, ours = _read_version(copy), _read_version(place) if is_readable else 0
     if ours and theirs and ours != theirs:
@@ -269,12 +275,13 @@ def _read_version(file: Path) -> int:
 
 
 def _merge_database(place: Path, copy: Path, part: WorkspacePart) -> str:
-    """Add the backup's rows to those of a ledger or a cache, or put its file in place where there is none."""
-    there, held = has_content(place), count_rows(copy, part.tables)
-    before = count_rows(place, part.tables) if there else 0
-    if not there or before < 0 or not _read_version(place):
-        aside = _put_database_in_place(place, copy, keep=there)
-        return f"{held:,} {part.unit}" + (f"; the file that was there is {aside} now" if aside else "")
+    """Add the backup's rows to a ledger or cache, or put the backup's file in place if there is none. Return what was
+    done."""
+    is_present, backup_count = has_content(place), count_rows(copy, part.tables)
+    before = count_rows(place, part.tables) if is_present else 0
+    if not is_present or before < 0 or not _read_version(place):
+        aside = _put_database_in_place(place, copy, keep=is_present)
+        return f"{backup_count:,} {part.unit}" + (f"; the file that was there is {aside} now" if aside else "")
     with _report_database_errors(place), closing(_open_database(place)) as ours:
         ours.execute("ATTACH ? AS copy", (_sqlite_uri(copy, "ro"),))
         ours.execute("BEGIN IMMEDIATE")
@@ -284,13 +291,14 @@ def _merge_database(place: Path, copy: Path, part: WorkspacePart) -> str:
 
 
 def _upgrade_store(store: Path) -> None:
-    """Bring a store of an earlier version of Podium up to date; a file that cannot be read is reported by its users."""
+    """Upgrade a store of an earlier version. A file that cannot be read is left for the code that uses it to report."""
     if has_content(store) and count_rows(store, ()) >= 0 and _read_version(store) in EARLIER_STORES:
         with closing(SqliteFile(store, STORE_VERSION, (), earlier=EARLIER_STORES)) as file, file.connection():
             pass
 
 
 def _merge_caches(ours: sqlite3.Connection) -> int:
+    """Add the entries of the backup's cache that this one lacks. Return the number of added responses."""
     count = "SELECT count(*) FROM entries WHERE kind = 'response'"
     before = ours.execute(count).fetchone()[0]
     ours.execute("INSERT OR IGNORE INTO entries SELECT * FROM copy.entries")
@@ -300,12 +308,15 @@ def _merge_caches(ours: sqlite3.Connection) -> int:
 
 _CALL = "at, run, purpose, worker, prompt_tokens, completion_tokens, usd"
 _NUMBERED = f"SELECT {_CALL}, row_number() OVER (PARTITION BY {_CALL}) FROM"
-"""Equal calls are numbered, because calls that were booked together may be equal."""
+"""Equal calls are numbered, because several calls of one batch can be equal in all columns."""
 
 
 def _merge_ledgers(ours: sqlite3.Connection) -> int:
-    """Add the calls that only the backup has, and its lost calls. Calls in flight at the backup are lost, unless this
-    ledger is the one that was backed up, which knows how they ended."""
+    """Add the settled and lost calls that only the backup has. Return their number.
+
+    Calls that were in flight when the backup was made are recorded as lost, unless this ledger is the one that was
+    backed up: it has recorded how they ended.
+    """
     ours.execute(
         f"CREATE TEMP TABLE added AS SELECT {_CALL} FROM ({_NUMBERED} copy.calls EXCEPT {_NUMBERED} main.calls)"
     )
@@ -317,7 +328,7 @@ def _merge_ledgers(ours: sqlite3.Connection) -> int:
         "prompt_tokens = prompt_tokens + excluded.prompt_tokens, "
         "completion_tokens = completion_tokens + excluded.completion_tokens, usd = usd + excluded.usd"
     )
-    # In the order of time, which is that of their numbers.
+    # The calls are inserted again in the order of time, because their ids must be in that order.
     ours.execute(f"INSERT INTO added SELECT {_CALL} FROM calls ORDER BY id")
     ours.execute("DELETE FROM calls")
     ours.execute(f"INSERT INTO calls ({_CALL}) SELECT {_CALL} FROM added ORDER BY at, rowid")
@@ -332,24 +343,31 @@ def _merge_ledgers(ours: sqlite3.Connection) -> int:
 
 
 def _restore_registry(place: Path, copy: Path, *, replace: bool) -> str:
-    """Put MLflow's database in place unless there is one with contents, which cannot be merged."""
+    """Put the backup's MLflow database in place, unless the present one has contents, because the two cannot be
+    merged."""
     from filelock import FileLock
 
-    with FileLock(place.with_name("moving.lock")):  # of promotions and rollbacks
-        there, held = count_rows(place, REGISTRY.tables) if has_content(place) else 0, count_rows(copy, REGISTRY.tables)
-        if there > 0 and not replace:
-            return f"kept, it holds {there:,} {REGISTRY.unit}; --replace takes the {held:,} of the backup"
+    with FileLock(place.with_name("moving.lock")):  # promotions and rollbacks hold this lock too
+        present_count, backup_count = (
+            count_rows(place, REGISTRY.tables) if has_content(place) else 0,
+            count_rows(copy, REGISTRY.tables),
+        )
+        if present_count > 0 and not replace:
+            return (
+                f"kept, it holds {present_count:,} {REGISTRY.unit}; --replace takes the {backup_count:,} of the backup"
+            )
         aside = _put_database_in_place(place, copy, keep=has_content(place))
-    return f"{held:,} {REGISTRY.unit}" + (f"; the file that was there is {aside} now" if aside else "")
+    return f"{backup_count:,} {REGISTRY.unit}" + (f"; the file that was there is {aside} now" if aside else "")
 
 
 def _put_database_in_place(place: Path, copy: Path, *, keep: bool) -> str:
-    """Put a database in place of a file that is absent, empty or kept under another name, which is returned."""
+    """Put a database in place of a file that is absent or empty, or that is renamed because of `keep`. Return the new
+    name, or ""."""
     aside = ""
     if keep:
         aside = f"{place.name}.replaced-{time.time_ns()}"
         place.rename(place.with_name(aside))
-    for log in ("-wal", "-shm"):  # of the file that was there: it does not belong to the other one
+    for log in ("-wal", "-shm"):  # the log of the previous file does not belong to the new one
         old = place.with_name(place.name + log)
         if keep and old.exists():
             old.rename(place.with_name(aside + log))
@@ -359,25 +377,29 @@ def _put_database_in_place(place: Path, copy: Path, *, keep: bool) -> str:
 
 
 def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bool, written: bool = False) -> str:
-    """Put the files of a folder in place. Files that differ stay, unless a user has not `written` or edited them."""
-    put, same, kept, aside = 0, 0, [], workspace.state / f"replaced-{time.time_ns()}"
+    """Put the files of a folder in place, and return what was done.
+
+    A present file that differs stays. With `replace` it is replaced, and with `written` it is replaced if no user has
+    edited it.
+    """
+    restored_count, same_count, kept, aside = 0, 0, [], workspace.state / f"replaced-{time.time_ns()}"
     for theirs in list(_list_files(copy)):
         name = theirs.relative_to(copy)
         ours = place / name
         if ours.is_file() and sha256_of(ours) == sha256_of(theirs):
-            same += 1
+            same_count += 1
             continue
         if ours.exists() and not (replace or (written and _is_untouched(workspace, name))):
             kept.append(str(name))
             continue
         if ours.exists() and replace:
-            # Not beside it: a file more in the folder of a registered version would make it another version.
+            # It is not kept beside the new file, because another file in its folder would change a registered version.
             (old := aside / ours.relative_to(workspace.root)).parent.mkdir(parents=True, exist_ok=True)
             ours.rename(old)
         with replace_atomically(ours) as temporary:
             shutil.copyfile(theirs, temporary)
-        put += 1
-    text = f"{format_count(put, 'file')} restored, {same:,} as they were"
+        restored_count += 1
+    text = f"{format_count(restored_count, 'file')} restored, {same_count:,} as they were"
     if aside.exists():
         text += f"; replaced ones are in {aside}"
     if kept:
@@ -389,7 +411,8 @@ def _restore_files(workspace: Workspace, place: Path, copy: Path, *, replace: bo
 
 
 def _is_untouched(workspace: Workspace, name: Path) -> bool:
-    """Return whether a file is as Podium laid it out, or as git has it, so that no work of a user is lost."""
+    """Return whether a file is unchanged since `podium init` or since git's last commit, so that a user loses no
+    work."""
     if _is_shipped(workspace, workspace.root / name):
         return True
     git = ["git", "-C", str(workspace.root)]
@@ -406,23 +429,26 @@ def _extract(file: Path, staged: Path) -> None:
         with tarfile.open(file) as archive:
             archive.extractall(staged, filter="data")
         manifest = json.loads((staged / _MANIFEST).read_text(encoding="utf-8"))
-        wanted, made_by = dict(manifest["sha256"]), int(manifest["format"])
+        expected, archive_format = dict(manifest["sha256"]), int(manifest["format"])
     except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
         remedy = "Name a file that `podium backup` wrote"
         raise DataError(file, "", f"is not a complete back-up ({error})", remedy) from None
-    if made_by > _FORMAT:
+    if archive_format > _FORMAT:
         raise DataError(
-            file, "format", f"is {made_by}, and this version of Podium reads formats up to {_FORMAT}", "Update Podium"
+            file,
+            "format",
+            f"is {archive_format}, and this version of Podium reads formats up to {_FORMAT}",
+            "Update Podium",
         )
     (staged / _MANIFEST).unlink()
-    sums = {str(path.relative_to(staged)): sha256_of(path) for path in _list_files(staged)}
-    if damaged := sorted(name for name in wanted.keys() | sums.keys() if wanted.get(name) != sums.get(name)):
+    actual = {str(path.relative_to(staged)): sha256_of(path) for path in _list_files(staged)}
+    if damaged := sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name)):
         raise DataError(file, damaged[0], "differs from the backed-up file", "Take another back-up")
 
 
 @contextmanager
 def _report_database_errors(file: Path) -> Iterator[None]:
-    """Raise `DataError`, which names the file, for a database that cannot be read or written in the block."""
+    """Convert errors of SQLite in the block to `DataError`, which names the file."""
     try:
         yield
     except sqlite3.DatabaseError as error:

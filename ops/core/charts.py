@@ -1,8 +1,7 @@
-"""Charts as plain data, their one style, and their rendering: SVG for pages, PNG for Dagster and MLflow.
+"""Charts as plain data, drawn in one style with matplotlib: as SVG for pages and as PNG for Dagster and MLflow.
 
-Categories are on the vertical axis, so that their names are readable at any width without rotation. Marks differ in
-lightness and in shape or hatch, so that they can be distinguished without colours. Nothing here needs pyplot or a
-display.
+Categories are on the vertical axis, so that their names can be read at any width without rotation. Series differ in
+lightness and in marker or hatch, so that they can be distinguished without colour. No display is needed.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple, TypeVar
 
 WIDE_IN, NARROW_IN = 8.8, 3.7
-"""Chart widths in inches for a desktop column and for a phone."""
+"""Widths of a chart in inches, for a column on a desktop and for a phone."""
 INK, FAINT, SIZE = "#1f2933", "#d5dbe1", 9.0
 
 
 class SeriesStyle(NamedTuple):
-    """Colour, hatch and marker of one series."""
+    """The colour, hatch and marker of one series."""
 
     colour: str
     hatch: str
@@ -43,24 +42,25 @@ SERIES_STYLES = (
     SeriesStyle("#e9c7d6", "----", ">"),
     SeriesStyle("#7a6a4f", "++++", "h"),
 )
-"""Adjacent styles differ in lightness; styles of similar lightness differ in hatch and marker."""
+"""Neighbouring styles differ in lightness. Styles of similar lightness differ in hatch and marker."""
 
 
 def series_style(place: int) -> SeriesStyle:
-    """Return the style of series number `place`, counted from 0."""
+    """Return the style of the series at an index, counted from 0; the styles repeat."""
     return SERIES_STYLES[place % len(SERIES_STYLES)]
 
 
 FRONTIER_LABEL = "no cheaper system is as accurate"
-"""Legend entry of the frontier."""
+"""The legend's entry for the frontier."""
 POINT_LETTERS = ascii_uppercase
-"""Labels of the systems on the frontier; if there are more systems, the most expensive ones have no label."""
+"""Labels of the systems on the frontier, from the cheapest. If there are more systems than letters, the most expensive
+ones have no label."""
 LINE_HEIGHT_IN = 0.2
-"""Height of a line of text, in inches."""
+"""The height of a line of text in inches."""
 
 
 class ErrorBar(NamedTuple):
-    """A value and the two ends of its error bar, in the axis's unit; an end that is NaN has no bar."""
+    """A value with the two ends of its error bar, in the unit of the axis. An end that is NaN is not drawn."""
 
     value: float
     low: float
@@ -68,13 +68,13 @@ class ErrorBar(NamedTuple):
 
     @property
     def arm_lengths(self) -> tuple[float, float]:
-        """The lengths of the error bar below and above the value."""
+        """The lengths of the error bar below and above the value, in the unit of the axis."""
         below, above = self.value - self.low, self.high - self.value
         return 0.0 if math.isnan(below) else max(0.0, below), 0.0 if math.isnan(above) else max(0.0, above)
 
 
 class Point(NamedTuple):
-    """One system in a `ScatterPlot`."""
+    """One system in a `ScatterPlot`. Points of the same `group` have the same colour and marker."""
 
     label: str
     x: float
@@ -84,7 +84,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart(ABC):
-    """A chart with a title and labelled axes with units."""
+    """A chart with a title, and axes whose labels contain their units."""
 
     title: str
     x_label: str
@@ -93,19 +93,19 @@ class Chart(ABC):
     @property
     @abstractmethod
     def legend_entries(self) -> Sequence[str]:
-        """Entries of the legend."""
+        """The texts of the legend, in order; empty for a chart without a legend."""
 
     @abstractmethod
     def plot_height_in(self, narrow: bool) -> float:
-        """Height of the plot area, in inches."""
+        """Return the height of the plot area in inches."""
 
     @abstractmethod
     def draw(self, axes: Any, narrow: bool) -> None:
-        """Draw the marks on matplotlib axes; `narrow`: there is little room for text."""
+        """Draw the chart's marks on matplotlib axes. With `narrow`, there is little room for text."""
 
 
 def wrap_label(text: str, narrow: bool) -> str:
-    """Wrap a category's name so that its bar has enough room."""
+    """Return a category's name with line breaks, so that enough width is left for the plot."""
     return textwrap.fill(text, 15 if narrow else 34)
 
 
@@ -120,7 +120,7 @@ def _count_lines(names: Sequence[str], narrow: bool) -> int:
 
 @dataclass(frozen=True)
 class StackedBars(Chart):
-    """Shares of a whole by category, in %."""
+    """Shares of a whole, in percent, as one horizontal bar for each category."""
 
     categories: Sequence[str] = ()
     layers: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -147,12 +147,12 @@ class StackedBars(Chart):
 
 @dataclass(frozen=True)
 class DotPlot(Chart):
-    """Values with error bars by category, with one mark per series."""
+    """Values with error bars for each category, with one mark for each series."""
 
     categories: Sequence[str] = ()
     series: Mapping[str, Sequence[ErrorBar | None]] = field(default_factory=dict)
     shows_zero_line: bool = False
-    """Whether to draw a line at zero difference."""
+    """True to draw a vertical line at zero."""
 
     @property
     def legend_entries(self) -> Sequence[str]:
@@ -166,14 +166,14 @@ class DotPlot(Chart):
         if self.shows_zero_line:
             axes.axvline(0, color=INK, linewidth=1)
         gap = 0.7 / max(1, len(self.series))
-        for place, (name, spreads) in enumerate(self.series.items()):
-            colour, _, marker = series_style(place)
-            offset = gap * (place - (len(self.series) - 1) / 2)
-            known = [(row + offset, each) for row, each in enumerate(spreads) if each is not None]
+        for index, (name, bars) in enumerate(self.series.items()):
+            colour, _, marker = series_style(index)
+            offset = gap * (index - (len(self.series) - 1) / 2)
+            known_bars = [(row + offset, bar) for row, bar in enumerate(bars) if bar is not None]
             axes.errorbar(
-                [each.value for _, each in known],
-                [row for row, _ in known],
-                xerr=list(zip(*(each.arm_lengths for _, each in known), strict=True)) or None,
+                [bar.value for _, bar in known_bars],
+                [row for row, _ in known_bars],
+                xerr=list(zip(*(bar.arm_lengths for _, bar in known_bars), strict=True)) or None,
                 fmt=marker, color=colour, markeredgecolor=INK, markersize=6.5, elinewidth=1.6, capsize=2.5, label=name,
             )  # fmt: skip
         _label_categories(axes, self.categories, narrow)
@@ -187,7 +187,7 @@ class LineChart(Chart):
     """Curves over training steps."""
 
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
-    """Series name → x values, y values."""
+    """Maps the name of each series to its x values and its y values."""
     y_min: float | None = 0.0
     y_max: float | None = None
 
@@ -212,13 +212,13 @@ class LineChart(Chart):
 
 @dataclass(frozen=True)
 class StackedAreas(Chart):
-    """Shares of a whole over training steps, in %, with a curve on an axis of its own."""
+    """Shares of a whole, in percent, over training steps, with a curve on a second vertical axis."""
 
     steps: Sequence[float] = ()
     layers: Mapping[str, Sequence[float]] = field(default_factory=dict)
     curve: Sequence[float] = ()
     curve_label: str = ""
-    """The curve's unit, also its name in the legend."""
+    """The label of the second axis with the unit of the curve. It is also the curve's entry in the legend."""
 
     @property
     def legend_entries(self) -> Sequence[str]:
@@ -242,13 +242,14 @@ class StackedAreas(Chart):
 
 @dataclass(frozen=True)
 class ScatterPlot(Chart):
-    """Systems by price and accuracy, with the frontier of systems that no cheaper system matches."""
+    """Systems by price and accuracy, with the Pareto frontier: the systems that no cheaper system matches in
+    accuracy."""
 
     points: Sequence[Point] = ()
     frontier: Sequence[int] = ()
     """Indices of the points on the frontier, in ascending order of x."""
     reference_line: tuple[str, float] | None = None
-    """A horizontal line: its name and its y."""
+    """The name and the y value of a horizontal line; None for no such line."""
 
     @property
     def legend_entries(self) -> Sequence[str]:
@@ -267,18 +268,18 @@ class ScatterPlot(Chart):
     def draw(self, axes: Any, narrow: bool) -> None:
         for place, group in enumerate(dict.fromkeys(point.group for point in self.points)):
             colour, _, marker = series_style(place)
-            own = [point for point in self.points if point.group == group]
+            group_points = [point for point in self.points if point.group == group]
             axes.errorbar(
-                [point.x for point in own], [point.y.value for point in own],
-                yerr=list(zip(*(point.y.arm_lengths for point in own), strict=True)),
+                [point.x for point in group_points], [point.y.value for point in group_points],
+                yerr=list(zip(*(point.y.arm_lengths for point in group_points), strict=True)),
                 fmt=marker, color=colour, markeredgecolor=INK,
                 markersize=12 if group == "Conductor" else 6 if narrow else 8,
                 elinewidth=1, capsize=2, label=group, zorder=3,
             )  # fmt: skip
-        line = [self.points[place] for place in self.frontier]
+        frontier_points = [self.points[place] for place in self.frontier]
         axes.step(
-            [point.x for point in line], [point.y.value for point in line], where="post", color=INK, linewidth=1.2,
-            linestyle="--", label=FRONTIER_LABEL, zorder=2,
+            [point.x for point in frontier_points], [point.y.value for point in frontier_points], where="post",
+            color=INK, linewidth=1.2, linestyle="--", label=FRONTIER_LABEL, zorder=2,
         )  # fmt: skip
         if self.reference_line is not None:
             axes.axhline(
@@ -286,7 +287,9 @@ class ScatterPlot(Chart):
             )
         axes.set_xscale("log")
         axes.margins(x=0.1, y=0.12)
-        for letter, point, beside in zip(POINT_LETTERS, line, _place_letters(axes, line, self.points), strict=False):
+        for letter, point, beside in zip(
+            POINT_LETTERS, frontier_points, _place_letters(axes, frontier_points, self.points), strict=False
+        ):
             axes.annotate(
                 letter, (point.x, point.y.value), xytext=beside, textcoords="offset points", fontsize=SIZE,
                 fontweight="bold", ha="center", va="center", color=INK, zorder=4,
@@ -306,33 +309,35 @@ _OFFSETS = (
     (-10, 10), (11, -11), (-10, 23), (24, -11), (11, 11), (-11, -11), (0, 23), (0, -23), (0, 36), (0, -36), (24, 23),
     (-24, -23),
 )  # fmt: skip
-"""Places of a letter beside its mark, in typographic points, the best first."""
+"""Positions of a letter relative to its mark, in typographic points, in order of preference."""
 
 
-def _place_letters(axes: Any, points: Sequence[Point], every: Sequence[Point]) -> list[tuple[float, float]]:
-    """Offset of each point's letter in typographic points: the first position that is free of letters and marks."""
+def _place_letters(axes: Any, points: Sequence[Point], all_points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Return the offset of each point's letter in typographic points: the first position without a letter or mark
+    nearby."""
     size = axes.figure.dpi / 72
 
-    def place(point: Point) -> tuple[float, float]:
+    def to_typographic_points(point: Point) -> tuple[float, float]:
         x, y = axes.transData.transform((point.x, point.y.value)) / size
         return float(x), float(y)
 
-    taken = [place(point) for point in every]
+    occupied = [to_typographic_points(point) for point in all_points]
     chosen = []
-    for x, y in map(place, points):
-        free = [
+    for x, y in map(to_typographic_points, points):
+        free_offsets = [
             (dx, dy)
             for dx, dy in _OFFSETS
-            if all(abs(x + dx - a) > 12 or abs(y + dy - b) > 12 for a, b in taken if (a, b) != (x, y))
+            if all(abs(x + dx - a) > 12 or abs(y + dy - b) > 12 for a, b in occupied if (a, b) != (x, y))
         ]
-        dx, dy = free[0] if free else (-10, 10)
-        taken.append((x + dx, y + dy))
+        dx, dy = free_offsets[0] if free_offsets else (-10, 10)
+        occupied.append((x + dx, y + dy))
         chosen.append((float(dx), float(dy)))
     return chosen
 
 
 def draw_figure(chart: Chart, width: float, label: str) -> Any:
-    """Draw the chart as a figure of `width` inches; `label` (`synthetic`) is printed in the figure."""
+    """Return the chart as a matplotlib figure that is `width` inches wide. `label` ("synthetic") is printed in the
+    figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -341,9 +346,11 @@ def draw_figure(chart: Chart, width: float, label: str) -> Any:
     columns = max(1, int(width / (0.75 + 0.075 * max((len(key) for key in chart.legend_entries), default=1))))
     lines = -(-len(chart.legend_entries) // columns)
     layout = ConstrainedLayoutEngine()
-    made = Figure(figsize=(width, chart.plot_height_in(narrow) + 0.55 + 0.21 * lines), layout=layout, facecolor="white")
-    FigureCanvasAgg(made)
-    axes = made.add_subplot()
+    figure = Figure(
+        figsize=(width, chart.plot_height_in(narrow) + 0.55 + 0.21 * lines), layout=layout, facecolor="white"
+    )
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
     axes.set_axisbelow(True)
     axes.grid(axis="x", color=FAINT, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
@@ -355,36 +362,39 @@ def draw_figure(chart: Chart, width: float, label: str) -> Any:
         axes.set_title(label, loc="right", fontsize=SIZE, color=INK, style="italic")
     if chart.legend_entries:
         marks = {text: mark for mark, text in zip(*axes.get_legend_handles_labels(), strict=True)}
-        made.legend(
+        figure.legend(
             [marks[key] for key in chart.legend_entries], chart.legend_entries, loc="outside lower center",
             ncols=columns, frameon=False, fontsize=SIZE, handlelength=1.8, columnspacing=1.2,
         )  # fmt: skip
-    layout.execute(made)  # the layout may change the ticks, whose labels need room in the next layout
-    return made
+    layout.execute(figure)  # this layout may change the ticks, and the next layout makes room for their labels
+    return figure
 
 
 def render_png(chart: Chart, label: str = "", *, width: float = WIDE_IN) -> bytes:
-    """Render the chart as PNG, by default its wide version."""
+    """Return the chart as a PNG image, by default in the wide version."""
     buffer = BytesIO()
     draw_figure(chart, width, label).savefig(buffer, format="png", dpi=120 if width == WIDE_IN else 160)
     return buffer.getvalue()
 
 
 def render_svg(chart: Chart, prefix: str, *, width: float = WIDE_IN, label: str = "") -> str:
-    """Render an `<svg>` element without external resources, with text as outlines and ids that begin with `prefix`.
+    """Return the chart as an `<svg>` element without external resources, in which all text is drawn as outlines.
 
-    Ids must be unique on a page; charts with equal ids would use each other's hatches.
+    All ids begin with `prefix`, which must be unique on a page, because charts with equal ids would use each other's
+    hatches.
     """
     buffer = StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    draw_figure(chart, width, label).savefig(buffer, format="svg", metadata=nothing)
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    draw_figure(chart, width, label).savefig(buffer, format="svg", metadata=no_metadata)
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    names = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))}
-    text = re.sub(r' id="([^"]+)"', lambda found: f' id="{names[found[1]]}"', text)
-    text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{names[found[1]]}"', text)
-    text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{names[found[1]]})", text)
+    new_ids = {
+        name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))
+    }
+    text = re.sub(r' id="([^"]+)"', lambda found: f' id="{new_ids[found[1]]}"', text)
+    text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{new_ids[found[1]]}"', text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{new_ids[found[1]]})", text)
     # The page sets the size; the viewBox keeps the proportions.
     head, rest = text.split(">", 1)
     return re.sub(r' (?:width|height)="[^"]*"', "", head) + ">" + rest
@@ -394,8 +404,11 @@ K = TypeVar("K")
 
 
 def compute_shares(counts: Mapping[str, Counter[K]], names: Mapping[K, str]) -> dict[str, list[float]]:
-    """Name of a key → its share in each category, in %; zero if a category is empty."""
+    """Return each key's share in each category, in percent and by the key's name; zero in an empty category."""
     return {
-        name: [100 * own[key] / own.total() if own.total() else 0.0 for own in counts.values()]
+        name: [
+            100 * category_counts[key] / category_counts.total() if category_counts.total() else 0.0
+            for category_counts in counts.values()
+        ]
         for key, name in names.items()
     }

@@ -1,4 +1,4 @@
-"""Results in files that are checked when they are read: JSON and Parquet with a digest beside them."""
+"""Read and write results as JSON or Parquet files whose SHA-256 digest is checked on every read."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ from ops.core.digests import DamagedFile, check_digest, replace_with_digest, set
 from ops.core.errors import DataError, first_line
 
 DAMAGED_GLOB = "*.damaged-*"
-"""Glob of what was set aside (`digests.set_aside`, `SqliteFile.set_aside`); DVC ignores it (.dvcignore)."""
+"""Glob pattern of the names of damaged files that were renamed (`digests.set_aside`, `SqliteFile.set_aside`); DVC
+ignores them."""
 WILL_BE_REMADE = "It is made again from what is stored."
-"""What happens after a damaged result was set aside, where a step that makes it has found it."""
+"""The last sentence of the warning about a damaged result that the current step computes again."""
 
 
 def write_json(file: Path, value: object, key: Mapping[str, str] | None = None) -> None:
-    """Replace `file` by the value as JSON, and write its digest and the `key` of its inputs. Raises `OSError`, which
-    names the file."""
+    """Write a value as JSON into `file`, with its digest and the `key` of the inputs that it was computed from.
+
+    Raises `OSError`, whose file name is `file`.
+    """
     with replace_with_digest(file, key) as temporary:
         temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def read_json(file: Path, remedy: str) -> Any:
-    """Return the value that `write_json` wrote.
+    """Return the value that `write_json` wrote into `file`.
 
-    Raises `DataError`, whose last sentence is `remedy`, if there is no file, and `DamagedFile` for a changed one.
+    Raises `DataError` if the file does not exist, and `DamagedFile` if its content has changed. `remedy` is the last
+    sentence of the message.
     """
     try:
         return json.loads(read_bytes(file, remedy))
@@ -36,17 +40,18 @@ def read_json(file: Path, remedy: str) -> Any:
 
 
 def read_bytes(file: Path, remedy: str) -> bytes:
-    """Return the content of a file with a digest. Raises the errors of `read_json`."""
+    """Return the content of a file that has a digest. Raises the same errors as `read_json`."""
     _check_file(file, remedy)
     return file.read_bytes()
 
 
 @contextmanager
 def open_table(file: Path, remedy: str, *, missing: Literal["damaged", "accepted"] = "damaged") -> Iterator[Any]:
-    """Give a Parquet file, of which the digest is right, as PyArrow's `ParquetFile`; `missing` as in `check_digest`.
+    """Check the digest of a Parquet file and yield it as PyArrow's `ParquetFile`.
 
-    Raises `DataError`, whose last sentence is `remedy`, if there is no file, and `DamagedFile` for a changed one and
-    for every error of reading it inside the block.
+    `missing` says whether a file without a digest is "damaged" or "accepted". Raises `DataError` if the file does not
+    exist. Raises `DamagedFile` if its content has changed, and for every error of reading it inside the block. `remedy`
+    is the last sentence of the message.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -56,14 +61,15 @@ def open_table(file: Path, remedy: str, *, missing: Literal["damaged", "accepted
         with pq.ParquetFile(file) as table:
             yield table
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-        what = f"is not a readable Parquet file ({type(error).__name__}: {first_line(error)})"
-        raise DamagedFile(file, "", what, remedy) from None
+        problem = f"is not a readable Parquet file ({type(error).__name__}: {first_line(error)})"
+        raise DamagedFile(file, "", problem, remedy) from None
 
 
 def set_aside_if_damaged(file: Path, then: str = WILL_BE_REMADE) -> None:
-    """Rename the file if it is not what was written, with one warning, whose last sentence is `then`.
+    """Rename the file if its content does not match its digest, and log a warning whose last sentence is `then`.
 
-    The step that makes the file calls it before it begins. Raises `DataError` for a file that this user may not read.
+    The step that computes the file calls this function before it begins. A missing file is no error. Raises `DataError`
+    if this user may not read the file.
     """
     try:
         check_digest(file, then)

@@ -1,7 +1,8 @@
-"""The version of code: a hash of the syntax of modules of `ops` and of everything that they import from it.
+"""Compute a version of code: a hash of the syntax trees of modules of `ops` and of all modules of `ops` that they
+import.
 
-Comments, docstrings and layout are in no version, so that a rewritten docstring makes nothing again. Modules are read
-when a version is asked for, and once in a process: the modules of one stage take a few tenths of a second.
+Comments, docstrings and layout do not change the version, so rewriting a docstring does not make a stage run again.
+Each module is parsed at most once in a process; the modules of one stage take a few tenths of a second.
 """
 
 from __future__ import annotations
@@ -25,50 +26,55 @@ UNVERSIONED_PACKAGES = (
     "ops.alerts", "ops.config", "ops.grading", "ops.local_models", "ops.planning", "ops.providers",
     "ops.release", "ops.spending", "ops.store", "ops.training", "ops.versioning", "ops.workers", "ops.core",
 )  # fmt: skip
-"""Packages that decide where, when and at what price a stage works, or whose part of a result is in its key in another
-way: settings by their values, responses by the workers' identity, verdicts by the version of the grader, and what was
-trained by the key of the policy."""
+"""Packages that do not count in a version by default.
+
+Some decide only where, when and at what price a stage works. The others enter the key of a result in another way:
+settings by their values, responses by the workers' identity, verdicts by the version of the grader, and trained
+policies by their own key.
+"""
 _RECORD_MODULES = ("ops.core.problem", "ops.core.reply_text", "ops.core.response")
-"""Modules of `ops.core` that are part of every version: the records that stages read and write."""
+"""Modules of `ops.core` that count in every version, because they define the records that stages read and write."""
 _MODULE = re.compile(r"ops(\.\w+)+")
 _SCRIPT = re.compile(r"\w+\.py")
 
 
 @lru_cache
 def code_version(*roots: str, without: tuple[str, ...] = UNVERSIONED_PACKAGES) -> str:
-    """Return the version of these modules and of those that they import, as 16 hex digits.
+    """Return the version of the modules `roots`, with everything that they import, as 16 hex digits.
 
-    `without` are packages whose modules do not count, unless they are themselves among the `roots`.
+    Modules of the packages `without` do not count, unless they are themselves among the `roots`.
     """
     return syntax_version(find_used_modules((*roots, *_RECORD_MODULES), without=without))
 
 
 def syntax_version(modules: Iterable[str]) -> str:
-    """Return a hash of the syntax of these modules alone, as 16 hex digits."""
+    """Return a hash of the syntax of exactly these modules, without what they import, as 16 hex digits."""
     return hash_parts([[name, read_module(name).syntax] for name in modules])
 
 
 def find_used_modules(
     roots: Iterable[str], *, without: Collection[str] = (), named_in: Collection[str] = ()
 ) -> list[str]:
-    """Return the names of these modules and of all modules of `ops` that they refer to, directly or not; sorted.
+    """Return the sorted dotted names of `roots` and of all modules of `ops` that they refer to, directly or indirectly.
 
-    A reference is an import anywhere in a module, also for annotations only. In a module of the packages `named_in` a
-    string is one, too, if it is a module's dotted name, the beginning of the names of a package's modules, or the name
-    of a script beside the module. `without` are packages that are not followed. The entry of a registry is imported by
-    its name, so that a caller gives the entries that it uses among the roots.
+    Every import counts as a reference, also one that is only needed for annotations. In modules of the packages
+    `named_in` a string counts too, if it is the dotted name of a module, the beginning of the names of a package's
+    modules ("ops.benchmarks."), or the name of a script beside the module. References into the packages `without` are
+    not followed. The entries of a registry are imported by their names at run time, so the caller adds those that it
+    uses to `roots`.
     """
-    found, waiting = set[str](), set(roots)
+    seen, waiting = set[str](), set(roots)
     while waiting:
         name = waiting.pop()
-        found.add(name)
-        referred = set(_referenced_modules(name, named_in)) - found
+        seen.add(name)
+        referred = set(_referenced_modules(name, named_in)) - seen
         waiting |= {other for other in referred if not _is_in_packages(other, without)}
-    return sorted(found)
+    return sorted(seen)
 
 
 class Module(NamedTuple):
-    """What of a module counts: a hash of its syntax, the names that it imports, and its strings."""
+    """What is known about a module's source: a hash of its syntax, the dotted names that it imports, and its string
+    constants."""
 
     syntax: str
     imported: frozenset[str]
@@ -76,7 +82,7 @@ class Module(NamedTuple):
 
 
 def read_module(name: str) -> Module:
-    """Read the module of that dotted name."""
+    """Parse the module with this dotted name."""
     file = module_file(name)
     status = file.stat()
     return _parse_module(name, file, status.st_mtime_ns, status.st_size)
@@ -84,7 +90,8 @@ def read_module(name: str) -> Module:
 
 @lru_cache(maxsize=4096)
 def _parse_module(name: str, file: Path, *_: int) -> Module:
-    """Read a module once for each state of its file, which the last arguments are."""
+    """Parse a module. The last two arguments are the time of its last change and its size, so that a changed file is
+    parsed again."""
     tree = parse(file.read_text(encoding="utf-8"))
     _remove_bare_strings(tree)
     nodes = list(ast.walk(tree))
@@ -93,18 +100,18 @@ def _parse_module(name: str, file: Path, *_: int) -> Module:
 
 
 def module_file(name: str) -> Path:
-    """Return the file of a module of `ops`, which need not exist."""
+    """Return the path of a module of `ops`. The file need not exist."""
     folder = _module_folder(name)
     return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
 def hash_parts(parts: Any) -> str:
-    """Return 16 hex digits over parts that JSON can hold."""
+    """Return the first 16 hex digits of the SHA-256 of a value that JSON can represent."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def python_version() -> tuple[int, int]:
-    """Return the version of Python that decides what code means."""
+    """Return the major and minor version of Python, which decide how source code is parsed."""
     return sys.version_info[:2]
 
 
@@ -113,21 +120,21 @@ def _is_in_packages(module: str, packages: Collection[str]) -> bool:
 
 
 def _referenced_modules(module: str, named_in: Collection[str]) -> Iterator[str]:
-    """Give the modules of `ops` that a module refers to."""
-    read, package = read_module(module), module.rpartition(".")[0]
-    yield from (found for name in read.imported if (found := _defining_module(name)) is not None)
-    for text in read.strings if package in named_in else ():
-        name, whole = text.rstrip("."), not text.endswith(".")
+    """Yield the modules of `ops` that a module refers to."""
+    source, package = read_module(module), module.rpartition(".")[0]
+    yield from (referenced for name in source.imported if (referenced := _defining_module(name)) is not None)
+    for text in source.strings if package in named_in else ():
+        name, is_complete = text.rstrip("."), not text.endswith(".")
         if _SCRIPT.fullmatch(name) and module_file(f"{package}.{name[:-3]}").is_file():
             yield f"{package}.{name[:-3]}"
-        elif _MODULE.fullmatch(name) and whole and module_file(name).is_file():
+        elif _MODULE.fullmatch(name) and is_complete and module_file(name).is_file():
             yield name
-        elif _MODULE.fullmatch(name) and not whole and _module_folder(name).is_dir():
+        elif _MODULE.fullmatch(name) and not is_complete and _module_folder(name).is_dir():
             yield from (f"{name}.{file.stem}" for file in _module_folder(name).glob("*.py") if file.stem != "__init__")
 
 
 def _imported_names(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
-    """Give the dotted names that are imported anywhere in a module, types for annotations included."""
+    """Yield the dotted names that are imported anywhere in a module, also those that only annotations use."""
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -138,7 +145,7 @@ def _imported_names(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
 
 
 def _defining_module(name: str) -> str | None:
-    """Return the module of `ops` that a dotted name is, or is defined in; None for names of other packages."""
+    """Return the module of `ops` that a dotted name is or is defined in; None for a name of another package."""
     if name.partition(".")[0] != "ops":
         return None
     while not module_file(name).is_file():
@@ -151,12 +158,12 @@ def _module_folder(name: str) -> Path:
 
 
 def _remove_bare_strings(tree: ast.AST) -> None:
-    """Remove docstrings, and all other statements that are only a string."""
+    """Remove docstrings and all other statements that consist of a string from a syntax tree."""
     for node in ast.walk(tree):
         for part in ("body", "orelse", "finalbody"):
             statements = getattr(node, part, None)
             if isinstance(statements, list):
-                setattr(node, part, [each for each in statements if not _is_bare_string(each)])
+                setattr(node, part, [statement for statement in statements if not _is_bare_string(statement)])
 
 
 def _is_bare_string(statement: ast.AST) -> bool:

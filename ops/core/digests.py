@@ -1,8 +1,8 @@
-"""SHA-256 digests beside files and in folders: a byte that changed after the writing is found on reading.
+"""Store SHA-256 digests with files and folders, so that a change after writing is found on reading.
 
-The digest of the file `NAME` stands beside it in `NAME.sha256`. Those of a folder's files stand inside it, in
-`SHA256SUMS`. Both have the format of the program `sha256sum`, so that `sha256sum --check` reads them, too. A comment
-line in front of the digests holds the key of the inputs that the file or folder was made from (`ops.core.once`).
+The digest of the file `NAME` is stored beside it in `NAME.sha256`. The digests of a folder's files are stored inside it
+in `SHA256SUMS`. Both files have the format of the program `sha256sum`, and `sha256sum --check` can read them. A comment
+line before the digests holds the key of the inputs that the file or folder was computed from (`ops.core.once`).
 """
 
 from __future__ import annotations
@@ -24,50 +24,53 @@ from ops.core.errors import DataError
 log = logging.getLogger(__name__)
 
 DIGEST_SUFFIX = ".sha256"
-"""What is added to a file's name for the name of its digest file."""
+"""The suffix that is appended to a file's name to form the name of its digest file."""
 SUMS_FILE = "SHA256SUMS"
-"""The name of the file in a folder that lists the digests of its files."""
+"""The name of the file in a folder that lists the digests of the folder's files."""
 _LINE = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>[^\n]+)")
 _COUNT = "# files: "
-"""The first line of `SUMS_FILE`, which `sha256sum` takes for a comment: with the number of files a lost line is found.
-"""
+"""Beginning of the first line of `SUMS_FILE`, which states the number of files, so that a lost line is noticed.
+`sha256sum` reads it as a comment."""
 _KEY = "# made from: "
-"""The beginning of the line with the key of the inputs, as JSON; also a comment for `sha256sum`."""
+"""Beginning of the line with the key of the inputs as JSON. `sha256sum` reads it as a comment."""
 _DAMAGE = (errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP)
-"""Errors of a read that no change of permissions can repair."""
+"""Error numbers of a read that a change of permissions cannot repair."""
 
 
 class DamagedFile(DataError):
-    """A file or folder is not what was written there; `file` is its path."""
+    """The content of a file or folder differs from what was written. `file` is its path."""
 
 
 @contextmanager
 def replace_with_digest(file: Path, key: Mapping[str, str] | None = None) -> Iterator[Path]:
-    """Yield a temporary file, which replaces `file` at the end of the block, as `replace_atomically` does, and write
-    its digest.
+    """Yield a temporary path that replaces `file` at the end of the block (`replace_atomically`), and write its digest.
 
-    `key` are the inputs that the file is made from, which `read_stored_key` returns. At each moment, and after a kill
-    at each moment, the digest file lists the digest of the file that is there: it lists the old and the new one, each
-    with its key, until the file is replaced. Raises `OSError`, which names the file.
+    `key` is the key of the inputs that the file was computed from; `read_stored_key` returns it. The digest file is
+    written first and holds the old and the new digest, each with its key, until `file` has been replaced. A kill at any
+    moment therefore leaves a file whose digest is listed. Raises `OSError`, whose file name is `file`.
     """
     with replace_atomically(file) as temporary:
         yield temporary
-        new, beside = _format_key_line(key) + f"{sha256_of(temporary)}  {file.name}\n", _digest_file(file)
-        for place in (file, beside):
+        new_lines, digest_file = _format_key_line(key) + f"{sha256_of(temporary)}  {file.name}\n", _digest_file(file)
+        for place in (file, digest_file):
             if place.is_dir():
                 set_aside(place, "is a folder in the place of a file", "A new file is written.")
-        old = beside.read_text(encoding="utf-8", errors="replace") if file.is_file() and beside.is_file() else ""
-        write_text(beside, f"{old}{new}")
-    write_text(beside, new)
+        old_lines = (
+            digest_file.read_text(encoding="utf-8", errors="replace")
+            if file.is_file() and digest_file.is_file()
+            else ""
+        )
+        write_text(digest_file, f"{old_lines}{new_lines}")
+    write_text(digest_file, new_lines)
 
 
 def write_digest(path: Path, *, skip: Collection[str] = (), key: Mapping[str, str] | None = None) -> None:
-    """Write the digest of a file that is there, or the digests of all files of a folder, in one step, and the `key` of
-    the inputs that it was made from.
+    """Write the digest of an existing file, or of all files of an existing folder, with the `key` of the inputs.
 
-    `skip` are names or patterns ("optimizer.pt", "*.log", "checkpoint-*/*") of files of a folder that get no digest;
-    temporary files get none either. For a folder that becomes visible in one step (`atomic.made_whole`) call it before
-    that. Raises `OSError`, which names the file.
+    `skip` contains names and patterns ("optimizer.pt", "*.log", "checkpoint-*/*") of files of a folder that get no
+    digest; temporary files get none either. For a folder that is created in one step
+    (`atomic.create_folder_atomically`), call this function before the folder gets its final name. Raises `OSError`,
+    whose file name is that of the digest file.
     """
     if not path.is_dir():
         write_text(_digest_file(path), _format_key_line(key) + f"{sha256_of(path)}  {path.name}\n")
@@ -79,20 +82,21 @@ def write_digest(path: Path, *, skip: Collection[str] = (), key: Mapping[str, st
 
 
 def read_stored_key(path: Path) -> dict[str, str]:
-    """Return the key of the inputs that a file or folder was made from; empty if none was written with it.
+    """Return the key of the inputs that a file or folder was computed from; empty if none was stored.
 
-    Call `check_digest` first: this function only looks for the digest of the file that is there. Raises `OSError`.
+    Call `check_digest` first, because this function does not report damage. Raises `OSError` if the file or its digest
+    file cannot be read.
     """
     is_folder = path.is_dir()
     lines = (path / SUMS_FILE if is_folder else _digest_file(path)).read_text(encoding="utf-8").splitlines()
-    key, found, wanted = dict[str, str](), dict[str, str](), "" if is_folder else sha256_of(path)
+    key, stored_key, current_digest = dict[str, str](), dict[str, str](), "" if is_folder else sha256_of(path)
     for line in lines:
         if line.startswith(_KEY):
             key = json.loads(line.removeprefix(_KEY))
         elif not line.startswith(_COUNT):
-            found = key if line.startswith(wanted) else found
+            stored_key = key if line.startswith(current_digest) else stored_key
             key = key if is_folder else {}
-    return found
+    return stored_key
 
 
 def _format_key_line(key: Mapping[str, str] | None) -> str:
@@ -102,12 +106,13 @@ def _format_key_line(key: Mapping[str, str] | None) -> str:
 def check_digest(
     path: Path, remedy: str, *, missing: Literal["damaged", "accepted"] = "damaged", skip: Collection[str] = ()
 ) -> None:
-    """Check that a file, or each file of a folder that has a digest, is what was written there.
+    """Check that the content of a file, or of each file of a folder that has a digest, is what was written.
 
-    `remedy` is the last sentence of the errors. `missing` says whether a path that is there without a digest counts as
-    damaged or is accepted. `skip`: as in `write_digest`, files that are not read. Files that were added to a folder
-    are accepted. Raises `FileNotFoundError` if there is nothing at `path`, `DamagedFile`, which names the first file
-    that differs, and `DataError` for a file that this user may not read.
+    `missing` says whether a path without a digest counts as "damaged" or is "accepted". `skip` contains names and
+    patterns of files that are not read, as in `write_digest`. Files that were added to a folder later are accepted.
+
+    Raises `FileNotFoundError` if nothing exists at `path`, `DamagedFile` with the name of the first file that differs,
+    and `DataError` for a file that this user may not read. `remedy` is the last sentence of the message.
     """
     before, found = None, _find_difference(path, remedy, missing, skip)
     while found is not None and found != before:  # a writer may have replaced the file and its digest meanwhile
@@ -117,10 +122,10 @@ def check_digest(
 
 
 def set_aside(path: Path, why: Exception | str, then: str) -> Path:
-    """Rename a damaged file or folder, with its digest file, to `NAME.damaged-TIME`; return the new path.
+    """Rename a damaged file or folder, and its digest file, to `NAME.damaged-TIME`. Return the new path.
 
-    One warning names the path, says `why`, and says in the sentence `then` what happens now. Raises `OSError`, which
-    names the path.
+    Logs one warning with the path, the reason `why`, and the sentence `then`, which says what happens next. Raises
+    `OSError`, whose file name is `path`.
     """
     aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
     problem = why.problem if isinstance(why, DataError) else str(why)
@@ -141,9 +146,9 @@ def _matches_any(name: str, patterns: Collection[str]) -> bool:
 
 
 def _find_difference(path: Path, remedy: str, missing: str, skip: Collection[str]) -> tuple[str, list[str]] | None:
-    """Return what is wrong with the path, and the lines of its digest file; None if nothing is wrong.
+    """Return the description of what differs and the lines of the digest file; None if nothing differs.
 
-    Raises the other errors of `check_digest`.
+    Raises the same errors as `check_digest`, except for `DamagedFile`.
     """
     try:
         path.lstat()
@@ -152,26 +157,28 @@ def _find_difference(path: Path, remedy: str, missing: str, skip: Collection[str
     except OSError as error:
         raise DataError(path, "", f"cannot be read ({error.strerror})", remedy) from None
     is_folder = path.is_dir() and not _digest_file(path).is_file()
-    listed, folder = (path / SUMS_FILE, path) if is_folder else (_digest_file(path), path.parent)
+    digest_file, folder = (path / SUMS_FILE, path) if is_folder else (_digest_file(path), path.parent)
     try:
-        lines = listed.read_text(encoding="utf-8").splitlines()
+        lines = digest_file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        return None if missing == "accepted" else (f"cannot be trusted, because {listed} is missing", [])
+        return None if missing == "accepted" else (f"cannot be trusted, because {digest_file} is missing", [])
     except (UnicodeDecodeError, IsADirectoryError):
         lines = []
     except OSError as error:
-        raise DataError(listed, "", f"cannot be read ({error.strerror})", remedy) from None
-    wanted = _parse_digests(lines, is_folder)
-    if wanted is None or (not is_folder and wanted.keys() != {path.name}):
-        return f"cannot be trusted, because {listed} is damaged", lines
-    for name, digests in wanted.items():
-        if not _matches_any(name, skip) and (problem := _find_problem(folder / name, digests, listed.name, remedy)):
+        raise DataError(digest_file, "", f"cannot be read ({error.strerror})", remedy) from None
+    accepted = _parse_digests(lines, is_folder)
+    if accepted is None or (not is_folder and accepted.keys() != {path.name}):
+        return f"cannot be trusted, because {digest_file} is damaged", lines
+    for name, digests in accepted.items():
+        if not _matches_any(name, skip) and (
+            problem := _find_problem(folder / name, digests, digest_file.name, remedy)
+        ):
             return f"is damaged: {f'its file {name}' if is_folder else 'it'} {problem}", lines
     return None
 
 
 def _parse_digests(lines: Sequence[str], is_folder: bool) -> dict[str, set[str]] | None:
-    """Return name → accepted digests from the lines of a digest file; None if they are not what was written."""
+    """Return the accepted digests for each file name of a digest file; None if the digest file itself is damaged."""
     keys = [line for line in lines if line.startswith(_KEY)]
     if not all(map(_is_key_line, keys)):
         return None
@@ -180,12 +187,12 @@ def _parse_digests(lines: Sequence[str], is_folder: bool) -> dict[str, set[str]]
         if lines[:1] != [f"{_COUNT}{len(lines) - 1}"]:
             return None
         lines = lines[1:]
-    wanted = defaultdict[str, set[str]](set)
+    digests = defaultdict[str, set[str]](set)
     for line in lines:
-        if (read := _LINE.fullmatch(line)) is None:
+        if (matched := _LINE.fullmatch(line)) is None:
             return None
-        wanted[read["name"]].add(read["digest"])
-    return wanted
+        digests[matched["name"]].add(matched["digest"])
+    return digests
 
 
 def _is_key_line(line: str) -> bool:
@@ -195,7 +202,8 @@ def _is_key_line(line: str) -> bool:
         return False
 
 
-def _find_problem(file: Path, digests: Collection[str], listed: str, remedy: str) -> str | None:
+def _find_problem(file: Path, digests: Collection[str], digest_file_name: str, remedy: str) -> str | None:
+    """Return what is wrong with a file whose accepted `digests` are known; None if its content has one of them."""
     try:
         if sha256_of(file) in digests:
             return None
@@ -205,4 +213,4 @@ def _find_problem(file: Path, digests: Collection[str], listed: str, remedy: str
         if error.errno not in _DAMAGE:
             raise DataError(file, "", f"cannot be read ({error.strerror})", remedy) from None
         return f"cannot be read ({error.strerror})"
-    return f"has another SHA-256 than {listed} notes"
+    return f"has another SHA-256 than {digest_file_name} notes"

@@ -1,4 +1,4 @@
-"""Markdown: tables, and pages of `docs/` in which a command replaces the text between two equal marker lines."""
+"""Write Markdown tables, and replace the text between two marker lines of a page in `docs/`."""
 
 from __future__ import annotations
 
@@ -15,73 +15,75 @@ from ops.core.errors import DataError
 from ops.core.settings_files import read_yaml
 
 MEASUREMENTS = Path("docs") / "reference" / "measurements.md"
-"""The page of the documentation with the most important columns of all measured tables."""
+"""The page of the documentation that shows the most important columns of all measured tables."""
 SHOWN_FILE = "shown.yaml"
-"""The file, in the folder named like a page, that says which tables and columns of a command's text the page shows."""
+"""Name of the file that says which tables and columns of a command's text a page shows. It is in the folder named like
+the page."""
 
 
 class Document(NamedTuple):
-    """A command's text, divided into its prose and its tables."""
+    """The text that a command prints, divided into prose and tables."""
 
     prose: str
     tables: list[list[list[str]]]
-    """Each table is a list of rows of cells, and its first row is its head."""
+    """Tables as lists of rows, which are lists of cells. The first row of a table is its header."""
 
 
 def replace_marked_text(file: Path, mark: str, text: str) -> None:
-    """Replace the text between the two lines `mark` of a page atomically; make the page if it is missing.
+    """Replace the text between the two lines `mark` of a page atomically, and create the page if it is missing.
 
-    If the folder named like the page has `shown.yaml`, all tables of the text are written into CSV files
-    of this folder, and the page shows those that `shown.yaml` names. Raises `DataError` unless the page
-    has the mark exactly twice.
+    If the folder named like the page contains `shown.yaml`, all tables of `text` are written into CSV files in that
+    folder, and the page shows only the tables and columns that `shown.yaml` names. Raises `DataError` unless the page
+    contains the mark exactly twice.
     """
-    parts = (file.read_text(encoding="utf-8") if file.exists() else f"{mark}\n{mark}\n").split(mark)
-    if len(parts) != 3:
+    sections = (file.read_text(encoding="utf-8") if file.exists() else f"{mark}\n{mark}\n").split(mark)
+    if len(sections) != 3:
         remedy = f"Write the line {mark} twice where the table belongs"
-        raise DataError(file, mark, f"stands there {len(parts) - 1} times", remedy)
+        raise DataError(file, mark, f"stands there {len(sections) - 1} times", remedy)
     folder = file.with_suffix("")
     if (folder / SHOWN_FILE).is_file():
         document = parse_document(text)
         _write_tables(folder, mark, document)
         text = render_shown_tables(folder, mark, document)
-    write_text(file, f"{parts[0]}{mark}\n\n{text.strip()}\n\n{mark}{parts[2]}")
+    write_text(file, f"{sections[0]}{mark}\n\n{text.strip()}\n\n{mark}{sections[2]}")
 
 
 def parse_document(text: str) -> Document:
-    """Divide Markdown into its prose and its tables."""
-    prose, tables, inside = list[str](), list[list[list[str]]](), False
+    """Divide Markdown text into its prose and its tables."""
+    prose, tables, in_table = list[str](), list[list[list[str]]](), False
     for line in text.splitlines():
         if not line.startswith("|"):
             prose.append(line)
-            inside = False
+            in_table = False
             continue
         cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
-        if not inside:
+        if not in_table:
             tables.append([cells])
-            inside = True
+            in_table = True
         elif not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
             tables[-1].append(cells)
     return Document(re.sub(r"\n{3,}", "\n\n", "\n".join(prose)).strip(), tables)
 
 
 def render_shown_tables(folder: Path, mark: str, document: Document) -> str:
-    """Return what the page shows of a command's text, as `shown.yaml` says, and the names of the files
-    with all of it.
+    """Return what a page shows of a command's text according to `shown.yaml`, followed by links to the files with all
+    values.
 
-    A table, or a column of it, that the text does not have leaves the table out, because a command that measures
-    another recipe, or one seed instead of several, prints fewer tables.
+    A table or column that the text does not contain is left out, because a command that measures another recipe, or one
+    seed instead of several, prints fewer tables.
     """
     wanted: Mapping[str, Any] = read_yaml(folder / SHOWN_FILE).get(mark_slug(mark)) or {}
     parts = [document.prose] if wanted.get("prose") else []
     for number, columns in (wanted.get("tables") or {}).items():
-        with suppress(IndexError, ValueError):  # no such table, no such column
+        with suppress(IndexError, ValueError):  # the text has no such table or column
             parts.append(_select_columns(document.tables[int(number) - 1], columns))
     files = ", ".join(f"[{name}]({folder.name}/{name})" for name in _table_names(mark, document))
     return "\n\n".join([*parts, f"All values: {files}."])
 
 
 def mark_slug(mark: str) -> str:
-    """Return the name of the files of a mark: ``<!-- made by `podium study vote` -->`` has `vote`."""
+    """Return the name of the files that belong to a marker line: "vote" for ``<!-- made by `podium study vote`
+    -->``."""
     words = re.sub(r"<!-- made by|-->|`|podium study|make|python -m tests\.bench\.|:|--", " ", mark)
     return "-".join(words.split())
 
@@ -94,29 +96,30 @@ def _table_names(mark: str, document: Document) -> list[str]:
 
 def _write_tables(folder: Path, mark: str, document: Document) -> None:
     for name, table in zip(_table_names(mark, document), document.tables, strict=False):
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([[cell.replace("**", "") for cell in row] for row in table])
-        write_text(folder / name, out.getvalue())
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows([[cell.replace("**", "") for cell in row] for row in table])
+        write_text(folder / name, buffer.getvalue())
     if re.search(r"\d", document.prose):
         write_text(folder / f"{mark_slug(mark)}.txt", f"{document.prose}\n")
 
 
 def read_tables(folder: Path, mark: str) -> list[list[list[str]]]:
-    """Return the tables of a mark that `replace_marked_text` has written into CSV files of this folder."""
-    found = []
+    """Return the tables that `replace_marked_text` has written into CSV files of this folder for a marker line."""
+    tables = []
     for number in range(1, 100):
         file = folder / (f"{mark_slug(mark)}.csv" if number == 1 else f"{mark_slug(mark)}-{number}.csv")
         if not file.is_file():
             break
         with file.open(encoding="utf-8", newline="") as lines:
-            found.append(list(csv.reader(lines)))
-    return found
+            tables.append(list(csv.reader(lines)))
+    return tables
 
 
 def _select_columns(table: Sequence[Sequence[str]], wanted: Mapping[str, Any]) -> str:
-    """Return the columns, and the rows whose cells match the pattern `rows`, of a table in Markdown.
+    """Return the wanted columns and rows of a table as Markdown.
 
-    `columns` maps the name of a column, or its number from 1 on if two have the same name, to its heading on the page.
+    `wanted["columns"]` maps the name of a column, or its number from 1 if two columns share a name, to its heading on
+    the page. `wanted["rows"]` is a regular expression that a row's cells must match.
     """
     head, *rows = table
     columns: Mapping[str, str] = wanted.get("columns") or {name: name for name in head}
@@ -128,7 +131,7 @@ def _select_columns(table: Sequence[Sequence[str]], wanted: Mapping[str, Any]) -
 
 
 def format_markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table; vertical bars in cells are escaped, and white space is one blank."""
+    """Return a Markdown table. Vertical bars in cells are escaped, and every run of white space becomes one blank."""
     return "\n".join([_format_row(head), f"|{' --- |' * len(head)}", *(_format_row(row) for row in rows)])
 
 

@@ -1,7 +1,7 @@
-"""The exception hierarchy, the causes of an error, and counted nouns for messages.
+"""The exception hierarchy, and helpers that format errors, sizes and counts for messages.
 
-Every error that a user may meet derives from `PodiumError`, whose text names what is
-wrong, where, and what to do. Errors that only a bug can cause stay Python's own.
+Every error that a user may see derives from `PodiumError`. Its text says what is wrong, where it is, and what to do
+about it. Errors that only a bug can cause keep Python's own types.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from pathlib import Path
 
 
 class PodiumError(Exception):
-    """Base of every error that carries a message meant for the user."""
+    """Base class of all errors whose message is meant for the user."""
 
 
 class ConfigError(PodiumError):
-    """A setting is wrong: names the file, the field ("" if the whole file is meant) and the remedy."""
+    """A setting is wrong. The message names the file, the field ("" if the whole file is meant), the problem and the
+    remedy."""
 
     def __init__(self, file: Path | str, field: str, problem: str, remedy: str) -> None:
         super().__init__(_format_location(file, field, problem, remedy))
@@ -23,11 +24,12 @@ class ConfigError(PodiumError):
 
 
 class AccountError(ConfigError):
-    """A provider's account has no credit or is closed. The run stops, since the worker cannot answer any question."""
+    """A provider's account has no credit or is closed. The run stops, because the worker cannot answer any question."""
 
 
 class DataError(PodiumError):
-    """A data file cannot be used: names the file, the row or column ("" if the whole file is meant) and the remedy."""
+    """A data file cannot be used. The message names the file, the row or column ("" for the whole file), the problem
+    and the remedy."""
 
     def __init__(self, file: Path | str, where: str, problem: str, remedy: str) -> None:
         super().__init__(_format_location(file, where, problem, remedy))
@@ -35,11 +37,14 @@ class DataError(PodiumError):
 
 
 class WorkerError(PodiumError):
-    """Base of the errors of one call to a worker."""
+    """Base class of the errors of a single call to a worker."""
 
 
 class WorkerUnreachable(WorkerError):
-    """Infrastructure failed (time-out, 429, 5xx, connection) after every retry: the rollout is unscorable."""
+    """A call failed because of the infrastructure (time-out, HTTP 429 or 5xx, connection) after all retries.
+
+    The rollout is unscorable: it gets no reward and is excluded from all averages.
+    """
 
     def __init__(self, problem: str, remedy: str = "") -> None:
         super().__init__(f"{problem}. {remedy}" if remedy else problem)
@@ -47,35 +52,38 @@ class WorkerUnreachable(WorkerError):
 
 
 class ReplayMiss(WorkerUnreachable):
-    """A rehearsal needs a response that was never recorded: unscorable, like an outage."""
+    """A rehearsal, which makes no paid calls, needs a response that was never recorded. It is treated like an
+    outage."""
 
 
 class WorkerRefused(WorkerError):
-    """The provider refuses to answer these messages (for example a content filter): not retried."""
+    """The provider refuses to answer these messages, for example because of a content filter. The call is not
+    retried."""
 
 
 class ContextTooLong(WorkerRefused):
-    """The messages and the answer together exceed the worker's context length: not retried."""
+    """The messages and the answer together exceed the worker's context length. The call is not retried."""
 
 
 class RequestRejected(WorkerRefused):
-    """The provider rejects this request, and not because of the key, the account or the model name: not retried."""
+    """The provider rejects this request for a reason other than the key, the account or the model name. The call is not
+    retried."""
 
 
 class OverBudget(WorkerError):
-    """The highest possible cost of the next call would exceed the cap: nothing was sent."""
+    """The highest possible cost of the next call would exceed the cap. The call was not sent."""
 
 
 class LedgerUnavailable(PodiumError):
-    """The shared ledger does not answer. No call is made, since its cost could not be recorded."""
+    """The team's ledger server does not answer. No call is made, because its cost could not be recorded."""
 
 
 class LimitsUnavailable(PodiumError):
-    """The server of a team's shared worker limits does not answer; no worker is called without it."""
+    """The Redis server with a team's shared worker limits does not answer. No worker is called without it."""
 
 
 class CacheUnavailable(PodiumError):
-    """The server with the store does not answer. No call is made, since its response could not be stored."""
+    """The server that holds the store does not answer. No call is made, because its response could not be stored."""
 
 
 def _format_location(file: Path | str, place: str, problem: str, remedy: str) -> str:
@@ -83,33 +91,34 @@ def _format_location(file: Path | str, place: str, problem: str, remedy: str) ->
 
 
 def iterate_causes(error: BaseException, *, drivers: bool = False) -> Iterator[BaseException]:
-    """Return the error and its causes, each once, because contexts may form a cycle.
+    """Yield the error and then its causes, each one once, because the contexts of exceptions may form a cycle.
 
-    `drivers`: follow `orig` of SQLAlchemy's errors too, the database driver's error, which remains when pickling has
-    removed the cause.
+    With `drivers`, the attribute `orig` of SQLAlchemy's errors is followed as well. It holds the error of the database
+    driver, which remains there after pickling has removed the cause.
     """
     seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or (getattr(each, "orig", None) if drivers else None) or each.__context__
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (getattr(current, "orig", None) if drivers else None) or current.__context__
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type's name where it has none."""
+    """Return the first line of an error's message; the name of its type if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def format_size(gib: float) -> str:
-    """Return a size in the unit that shows it, for example “12 GiB”, “1.5 GiB”, “340 MiB” or “3 KiB”."""
+    """Return a size given in GiB as text in a suitable unit, for example "12 GiB", "1.5 GiB", "340 MiB" or "3 KiB"."""
     if gib >= 1:
         return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
     return f"{gib * 2**10:,.0f} MiB" if gib * 2**10 >= 1 else f"{gib * 2**20:,.0f} KiB"
 
 
 def format_count(number: int, noun: str, plural: str = "") -> str:
-    """Return for example “1 process” or “1,200 processes”; `plural` is needed only for irregular nouns."""
+    """Return a number with its noun, for example "1 process" or "1,200 processes". `plural` is needed for irregular
+    nouns only."""
     if number == 1:
         return f"1 {noun}"
     ending = "es" if noun.endswith(("s", "x", "ch")) else "s"

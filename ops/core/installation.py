@@ -1,4 +1,5 @@
-"""This code's installation: the files beside it, its commit, and commands that install what is missing."""
+"""Locate the files that belong to this installation, read its git commit, and name the commands that install missing
+parts."""
 
 from __future__ import annotations
 
@@ -14,54 +15,54 @@ from ops.core.workspace import Workspace
 
 _OPS = Path(__file__).resolve().parents[1]
 _PACKAGED = "files"
-"""The folder of `ops` in which a wheel has these files (setup.py copies them there)."""
+"""The folder of `ops` that holds these files in a wheel (setup.py copies them there)."""
 
 
 def resources_folder() -> Path:
-    """Return the folder with `config/`, `data/` and `mlflow/agent.py` of this code.
+    """Return the folder that contains `config/`, `data/` and `mlflow/agent.py` of this installation.
 
-    A wheel has them inside `ops`; a checkout and a released model have them beside it.
+    In a wheel it is inside the package `ops`. In a checkout and in a released model it is the parent folder of `ops`.
     """
     packaged = _OPS / _PACKAGED
     return packaged if packaged.is_dir() else _OPS.parent
 
 
 DISTRIBUTION = "podium-conductor"
-"""The name of this code's distribution for pip."""
+"""The name of the distribution that pip installs."""
 _CONSTRAINTS = "constraints.txt"
 
 
 def pip_install_command(*requirements: str) -> str:
-    """Return the command, in backquotes, that installs `requirements` in the tested versions."""
+    """Return the pip command, in backquotes, that installs `requirements` in the versions that were tested."""
     constraints = resources_folder() / _CONSTRAINTS
     tested = ["-c", _relative_path(constraints)] if constraints.is_file() else []
     return f"`{shlex.join([_relative_path(Path(sys.executable)), '-m', 'pip', 'install', *tested, *requirements])}`"
 
 
 def install_extra_command(extra: str) -> str:
-    """Return the command, in backquotes, that installs an extra of pyproject.toml."""
+    """Return the pip command, in backquotes, that installs an extra of pyproject.toml."""
     if is_checkout():
         return pip_install_command("-e", f"{_relative_path(resources_folder())}[{extra}]")
     return pip_install_command(
         f"{DISTRIBUTION}[{extra}]"
-    )  # already installed: pip only downloads the extra's libraries
+    )  # the distribution is installed already, so pip downloads only the extra's libraries
 
 
 def make_command(target: str, otherwise: str) -> str:
-    """Return the command for a target of the Makefile; `otherwise` in a wheel, which has no Makefile."""
+    """Return the command for a target of the Makefile, or `otherwise` in a wheel, which has no Makefile."""
     if not is_checkout():
         return otherwise
-    there = _relative_path(resources_folder())
-    return f"Run `make {target}`" if there == "." else f"Run `make -C {shlex.quote(there)} {target}`"
+    folder = _relative_path(resources_folder())
+    return f"Run `make {target}`" if folder == "." else f"Run `make -C {shlex.quote(folder)} {target}`"
 
 
 def is_checkout() -> bool:
-    """Return whether this code runs from its repository."""
+    """Return whether this code runs from a checkout of its repository rather than from a wheel."""
     return (resources_folder() / "pyproject.toml").is_file() and (resources_folder() / "Makefile").is_file()
 
 
 def _relative_path(path: Path) -> str:
-    """Return the path, relative to the current folder if it lies below it."""
+    """Return the path as text, relative to the current folder if it is inside it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except (ValueError, FileNotFoundError):
@@ -69,10 +70,10 @@ def _relative_path(path: Path) -> str:
 
 
 def require_mlflow() -> None:
-    """Raise `PodiumError` unless the mlflow library is installed.
+    """Raise `PodiumError` unless the library mlflow is installed.
 
-    Without it `import mlflow` succeeds in the project's folder: Python takes the folder `mlflow/` for a package
-    without an `__init__.py`, which has neither a file nor any of the library's functions.
+    The check is needed because `import mlflow` succeeds in the project's folder even without the library: Python takes
+    the folder `mlflow/` for a namespace package, which has none of the library's functions.
     """
     spec = importlib.util.find_spec("mlflow")
     if spec is None or spec.origin is None:
@@ -80,9 +81,10 @@ def require_mlflow() -> None:
 
 
 def git_commit(workspace: Workspace) -> str:
-    """Return the checked-out commit; "-dirty" follows if tracked files other than dvc.lock were changed.
+    """Return the commit of the workspace's checkout, followed by "-dirty" if tracked files other than dvc.lock were
+    changed.
 
-    "uncommitted" in a repository without a commit, "unknown" without a repository or without git.
+    Returns "uncommitted" for a repository without a commit, and "unknown" without a repository or without git.
     """
     if not (workspace.root / ".git").exists() or shutil.which("git") is None:
         return "unknown"
@@ -94,5 +96,7 @@ def git_commit(workspace: Workspace) -> str:
 
 
 def _run_git(workspace: Workspace, *arguments: str) -> str:
-    git = subprocess.run(["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False)
-    return git.stdout.strip()
+    process = subprocess.run(
+        ["git", "-C", str(workspace.root), *arguments], capture_output=True, text=True, check=False
+    )
+    return process.stdout.strip()

@@ -1,4 +1,4 @@
-"""Messages to a worker, and which of its answers to the same messages is asked for."""
+"""Chat messages, and the identity of one of a worker's several answers to the same messages."""
 
 from __future__ import annotations
 
@@ -10,43 +10,51 @@ Message = dict[str, str]
 
 
 class Namespace(StrEnum):
-    """The meaning of a sample index. Uses of the same namespace share responses; different namespaces never do."""
+    """The purpose of a sample index. Calls in the same namespace share stored responses; calls in different ones never
+    do."""
 
     ANSWERS = "answers"
-    """Precaching, training, evaluation, baselines, serving: an answer is paid for once and shared."""
+    """Answers for precaching, training, evaluation, baselines and serving. Each is paid for once and shared by all of
+    them."""
     REPEATED = "again"
-    """A question whose answer is stored is asked again: to detect drift (the index is the day), or by `podium ping`."""
+    """A stored question is asked again, either to detect drift (the sample index is then the day) or by `podium ping`.
+    """
 
     @classmethod
     def _missing_(cls, value: object) -> Namespace | None:
-        """Return the namespace of stored responses that were asked for under one of its two earlier names."""
+        """Return the namespace of responses that were stored under one of its two earlier names."""
         return cls.REPEATED if value in ("probes", "nights") else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Identifies one of a worker's answers to the same messages."""
+    """Identifies one of a worker's answers to the same messages. It is part of the key under which a response is
+    stored."""
 
     index: int = 0
     repetition: int = 0
-    """Above 0: a later step of the same workflow with the same worker and messages."""
+    """Number of earlier steps of the same workflow that sent the same messages to the same worker."""
     namespace: Namespace = Namespace.ANSWERS
 
     @classmethod
     def of(cls, sample: int | Sample) -> Sample:
-        """Return the sample itself; for a number, the first answer at that index."""
+        """Return the argument if it is a `Sample`, or the first answer at that index if it is a number."""
         return sample if isinstance(sample, Sample) else cls(sample)
 
     @classmethod
     def from_json(cls, value: int | tuple[str, int, int]) -> Sample:
-        """Undo `as_json`."""
+        """Return the sample that `as_json` has written."""
         if isinstance(value, int):
             return cls(value)
         namespace, index, repetition = value
         return cls(index, repetition, Namespace(namespace))
 
     def as_json(self) -> int | tuple[str, int, int]:
-        """Return only the index for a first answer, else a list of all three, which never equals a number."""
+        """Return the sample as a value for JSON.
+
+        It is the index alone for a first answer in the namespace "answers", and otherwise the namespace, index and
+        repetition.
+        """
         if self == Sample(self.index):
             return self.index
         return self.namespace.value, self.index, self.repetition

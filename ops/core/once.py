@@ -1,8 +1,9 @@
-"""One rule for what is made already: an output lies at its path, and the key of its inputs lies beside it.
+"""Decide whether an output has to be computed: it is stored at its path together with the key of its inputs.
 
-A key is a mapping from the name of an input (`questions`, `settings`, `code`) to its version. It holds everything that
-decides the content of the output, and nothing that only decides how it is computed. The key is stored in the digest
-file of the output (`ops.core.digests`). An output is made again if it is missing, damaged, or made from another key.
+A key maps the name of each input (`questions`, `settings`, `code`) to its version. It contains everything that
+determines the content of the output, and nothing that only determines how it is computed. The key is stored in the
+output's digest file (`ops.core.digests`). An output is computed again if it is missing or damaged, or if its stored key
+differs.
 """
 
 from __future__ import annotations
@@ -26,41 +27,44 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Key = Mapping[str, str]
-"""Name of an input → its version."""
+"""Maps the name of each input to its version."""
 
 
 CODE = "code"
 """The name of the code's version in a key (`add_code_version`)."""
 INCOMPLETE = "incomplete"
-"""The name in a stored key of what an output lacks: it can be read, and the next run makes it again."""
+"""The name under which a stored key records what an output lacks. The output can be read, and the next run computes it
+again."""
 
 
 class InputMismatchError(DataError):
-    """The stored output was made from other inputs than requested; `differing` are the names of those that differ."""
+    """The stored output was computed from other inputs than requested. `differing` contains the names of the inputs
+    that differ."""
 
     def __init__(self, path: Path, differing: tuple[str, ...], stored: Key, wanted: Key, remedy: str) -> None:
-        pairs = (f"{name} {stored.get(name, 'not noted')} instead of {wanted[name]}" for name in differing)
-        known = f"was made from other inputs: {', '.join(pairs)}"
-        said = known if stored else "does not say from which inputs it was made"
-        super().__init__(path, "", said, remedy)
+        differences = (f"{name} {stored.get(name, 'not noted')} instead of {wanted[name]}" for name in differing)
+        mismatch = f"was made from other inputs: {', '.join(differences)}"
+        problem = mismatch if stored else "does not say from which inputs it was made"
+        super().__init__(path, "", problem, remedy)
         self.differing = differing
 
 
 def add_code_version(key: Key, *modules: str) -> Key:
-    """Return the key with the version of the code of these modules (`code_version`).
+    """Return the key with the version of the code of these modules and of what they import (`code_version`).
 
-    What is stored has the version in its key, so that a change of the code makes it again. The readers of an output do
-    not ask for it: until then they read what is there.
+    Writers store this key, so that a change of the code makes them compute the output again. Readers request the key
+    without the code's version, so that they can read the existing output until then.
     """
     return {**key, CODE: code_version(*modules)}
 
 
 def make_once(paths: Sequence[Path], key: Key, make: Callable[[], T], *, always: bool = False) -> T | None:
-    """Make the outputs at `paths` unless they are made already from the inputs in `key`; return what `make` returned.
+    """Compute the outputs at `paths` with `make` unless they exist and were computed from the inputs in `key`.
 
-    The result is None if nothing had to be made. `make` writes all of `paths`. Unless it writes their key too, this is
-    done afterwards, so that outputs that a killed process left are made again. `always` makes them in any case. The
-    caller holds the lock of the paths (`processes.alone`) where two processes can make them at once.
+    Returns the result of `make`, or None if nothing had to be computed. `make` writes all of `paths`. If it does not
+    write their key, this function does so afterwards, so that the outputs of a killed process are computed again. With
+    `always`, the outputs are computed in any case. The caller holds the locks of the paths (`processes.lock_files`) if
+    two processes can compute them at the same time.
     """
     if not always and all(is_made(path, key) for path in paths):
         return None
@@ -73,23 +77,23 @@ def make_once(paths: Sequence[Path], key: Key, make: Callable[[], T], *, always:
 
 
 def false_if_inputs_missing(is_made: Callable[P, bool]) -> Callable[P, bool]:
-    """Let a question whether outputs are made be answered by False if an input of them is missing or damaged.
+    """Decorate a predicate "are the outputs made?" so that it returns False if an input of them is missing or damaged.
 
-    The step that makes them then says what is missing, together with everything else that it needs.
+    The step that computes the outputs then reports the missing input, together with everything else that it needs.
     """
 
     @wraps(is_made)
-    def answered(*arguments: P.args, **named: P.kwargs) -> bool:
+    def wrapper(*arguments: P.args, **named: P.kwargs) -> bool:
         try:
             return is_made(*arguments, **named)
         except DataError:
             return False
 
-    return answered
+    return wrapper
 
 
 def is_made(path: Path, key: Key) -> bool:
-    """Return whether the output at `path` is what was written there, from exactly the inputs in `key`."""
+    """Return whether the output at `path` is undamaged and was computed from exactly the inputs in `key`."""
     try:
         return read_key(path, "") == key
     except DataError:
@@ -97,11 +101,10 @@ def is_made(path: Path, key: Key) -> bool:
 
 
 def check_inputs(path: Path, key: Key, remedy: str) -> None:
-    """Raise `InputMismatchError` with the differences unless the inputs in `key` are among those of the output at
-    `path`.
+    """Check that the output at `path` was computed from the inputs in `key`, which may be a part of its stored key.
 
-    A reader names the inputs that it relies on. Raises `DataError` if there is no output, and `DamagedFile` if it is
-    not what was written there.
+    Raises `InputMismatchError` with the differences, `DataError` if there is no output, and `DamagedFile` if its
+    content has changed. `remedy` is the last sentence of the message.
     """
     stored = read_key(path, remedy)
     if differing := tuple(name for name, version in key.items() if stored.get(name) != version):
@@ -117,7 +120,10 @@ def _has_key(path: Path, key: Key) -> bool:
 
 
 def read_key(path: Path, remedy: str) -> dict[str, str]:
-    """Return the key of the output at `path`; empty if none is stored. Raises the other errors of `check_inputs`."""
+    """Return the key that is stored with the output at `path`; empty if none is stored.
+
+    Raises `DataError` if there is no output, and `DamagedFile` if its content has changed.
+    """
     try:
         check_digest(path, remedy)
         return read_stored_key(path)
@@ -126,28 +132,29 @@ def read_key(path: Path, remedy: str) -> dict[str, str]:
 
 
 def data_version(*paths: Path) -> str:
-    """Return a hash (16 hex digits) of the names and contents of these files, and of all files below these folders.
+    """Return a hash (16 hex digits) of the names and contents of these files and of all files below these folders.
 
-    Digests, keys, temporary files and what was set aside do not count. A missing path counts as an empty one.
+    Digest files, temporary files and damaged files that were renamed do not count. A missing path counts as an empty
+    one.
     """
-    listed = [
+    contents = [
         [path.name, [[str(file.relative_to(path)), _hash_content(file)] for file in _files_below(path)]]
         for path in paths
     ]
-    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:16]
 
 
 def explain_remake(paths: Iterable[Path], key: Key) -> str:
-    """Return why these outputs have to be made: the names of the inputs that changed, or what is wrong with the first
-    output that is not as it was written."""
+    """Return why these outputs have to be computed: what is wrong with the first such output, or which inputs have
+    changed."""
     for path in paths:
         try:
             stored = read_key(path, "")
         except DataError as error:
             return f"it {error.problem}"
         if stored != key:
-            names = [name for name in {**stored, **key} if stored.get(name) != key.get(name)]
-            return f"changed since then: {', '.join(names)}" if stored else "its inputs were not noted"
+            changed = [name for name in {**stored, **key} if stored.get(name) != key.get(name)]
+            return f"changed since then: {', '.join(changed)}" if stored else "its inputs were not noted"
     return "it is made already"
 
 
@@ -165,5 +172,6 @@ def _hash_content(file: Path) -> str:
 
 @lru_cache(maxsize=65_536)
 def _hash_file(file: str, *_: int) -> str:
-    """Hash a file once for each state of it; the later arguments are that state."""
+    """Return a file's SHA-256. The further arguments describe the file's state, so that an unchanged file is read only
+    once."""
     return sha256_of(Path(file))

@@ -1,4 +1,4 @@
-"""A connection to a Postgres server that a team shares: it outlives a restart of the server, and a fork."""
+"""A connection to a team's Postgres server that is opened again after a restart of the server and after a fork."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ _CONNECT_S = 10
 
 
 class PostgresServer:
-    """The tables of one part of Podium in the Postgres database at `url`, in a schema of their own.
+    """The tables of one part of Podium (store or ledger) in a schema of their own in the Postgres database at `url`.
 
-    `what` is the part's name in messages ("ledger"), `variable` the environment variable that holds the URL, and `lock`
-    the number of the advisory lock under which the tables are made. A server that does not answer is waited for
-    `patience_s` seconds; then `unavailable` is raised. Raises `ConfigError` for an invalid URL, without the `psycopg`
-    package, and for tables of another `version`.
+    - `variable` is the environment variable that holds the URL.
+    - `what` is the part's name in messages ("ledger").
+    - `version` and `tables` are the version of the tables and the statements that create them.
+    - `lock` is the number of the advisory lock under which they are created.
+    - `unavailable` makes the error that is raised after the server has not answered for `patience_s` seconds.
+
+    Raises `ConfigError` for an invalid URL, if the package `psycopg` is missing, and for tables of another `version`.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class PostgresServer:
         self._connection: Any = None
         self._pid = os.getpid()
         self._inherited: list[Any] = []
-        """A parent's connections after a fork; closing them here would end the parent's sessions."""
+        # After a fork, the parent's connections stay open, because closing them here would end the parent's sessions.
 
     def run(self, work: Callable[[Any], T]) -> T:
-        """Run `work` with the connection, in autocommit mode, and again if the connection breaks.
+        """Call `work` with the connection, which is in autocommit mode, and return its result.
 
-        One thread at a time does so. `work` must be repeatable: a commit whose confirmation was lost is repeated, too.
+        If the connection breaks, `work` is called again with a new one, with exponential backoff between the attempts.
+        It must therefore be idempotent: it is also repeated if only the confirmation of a commit was lost. Only one
+        thread at a time runs `work`. Raises the error of `unavailable` after `patience_s` seconds without an answer.
         """
         deadline, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
         while True:
@@ -79,7 +84,8 @@ class PostgresServer:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     def attempt(self, work: Callable[[Any], object], *, if_: Callable[[], bool]) -> None:
-        """Run `work` once if the condition holds; a broken connection is dropped, and the next use opens a new one."""
+        """Call `work` once if the condition `if_` holds. If the connection breaks, it is closed, and the next use opens
+        a new one."""
         with self._lock:
             self._after_fork()
             if not if_():
@@ -90,7 +96,7 @@ class PostgresServer:
                 self._drop()
 
     def close(self) -> None:
-        """Close this process's connection; the next use opens a new one."""
+        """Close this process's connection. The next use opens a new one."""
         with self._lock:
             self._after_fork()
             self._drop()
@@ -121,7 +127,7 @@ class PostgresServer:
         return f"podium_{self._what}"
 
     def _make_tables(self, connection: Any) -> None:
-        """Make missing tables. Raises `ConfigError` for tables of another version."""
+        """Create the tables if they are missing. Raises `ConfigError` for tables of another version."""
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._advisory_lock,))
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")

@@ -1,4 +1,4 @@
-"""`Problem` and `Grade`, which every package uses, and the question as a worker reads it."""
+"""A problem, its tests, and the grade of an answer to it, which all packages use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 Domain = str
-"""The domain of a benchmark: the training mix has a quota, and reports an accuracy, per domain."""
+"""The domain of a benchmark. The training mix has a quota, and reports show an accuracy, for each domain."""
 GraderName = str
-"""A file in `ops/grading/graders`; "open" for a question that no grader judges."""
+"""The name of a grader (a file in `ops/grading/graders`), or "open" for a question that is not graded."""
 Split = Literal["train", "test"]
 TestKind = Literal["stdin", "call", "unittest"]
 
@@ -18,11 +18,12 @@ TestKind = Literal["stdin", "call", "unittest"]
 class CodeTest:
     """One test of a program.
 
-    `kind` "stdin": run the program on `input` and compare its stdout with `output`.
-    `kind` "call": `input` is a Python expression such as `f(2, 3)`; its value must
-    equal the Python literal `output`. `kind` "unittest": `input` is a module that
-    defines `unittest.TestCase`s to run beside the program; `output` is unused.
-    A `hidden` one is not shown with the question.
+    - "stdin": the program is run with `input` as its standard input, and its standard output is compared with `output`.
+    - "call": `input` is a Python expression such as `f(2, 3)`, whose value must equal the Python literal `output`.
+    - "unittest": `input` is a module that defines `unittest.TestCase` classes and is run beside the program. `output`
+      is not used.
+
+    A `hidden` test is not shown with the question.
     """
 
     kind: TestKind
@@ -31,17 +32,17 @@ class CodeTest:
     hidden: bool = False
 
     def as_row(self) -> dict[str, Any]:
-        """Return a row for JSON; `hidden` is omitted for a public test."""
+        """Return the test as a dictionary for JSON. The field `hidden` is left out for a public test."""
         row = asdict(self)
         return row if self.hidden else {key: value for key, value in row.items() if key != "hidden"}
 
 
 @dataclass(frozen=True)
 class HiddenTests:
-    """A reference to a problem's hidden tests, which lie in a file of their own (`ops.grading.hidden_tests`).
+    """A reference to a problem's hidden tests, which are stored in a file of their own (`ops.grading.hidden_tests`).
 
-    `count` is their number, `characters` the size of their inputs and outputs, `digest` a SHA-256 of their contents.
-    `names` are names that they call and no public test does.
+    `count` is the number of tests, `characters` the total length of their inputs and outputs, and `digest` a SHA-256 of
+    their contents. `names` are the names that hidden tests call and no public test calls.
     """
 
     count: int
@@ -52,14 +53,17 @@ class HiddenTests:
 
 @dataclass(frozen=True)
 class Problem:
-    """A question with a gold answer and the grader that judges answers to it.
+    """A question with its gold answer and the grader that judges answers to it.
 
-    `id` is unique within its benchmark, `key` everywhere. `answer` is the gold answer as the grader
-    reads it: LaTeX for "math", a letter for "choice", short text for "text", a
-    reference program (or "") for "code"; "open" is a user's question, which nothing grades. `choices` are the texts
-    behind the letters A, B, C …; empty unless the question offers choices. `family` names the embedded generator, ""
-    for real data. `grading` is the version of the benchmark's own grader, "" if the recipe states none. `tests` are
-    public, except while a benchmark is loaded; `hidden` refers to the others.
+    - `id` is unique within its benchmark, and `key` among all problems.
+    - `answer` is the gold answer in the form that the grader reads: LaTeX for "math", a letter for "choice", a short
+      text for "text", a reference program (or "") for "code". The grader is "open" for a user's question, which is not
+      graded.
+    - `choices` are the texts of the choices A, B, C …; empty unless the question offers choices.
+    - `family` names the generator of a synthetic problem; "" for real data.
+    - `grading` is the version of the benchmark's own grader; "" if the recipe states none.
+    - `tests` are the public tests (and the hidden ones only while a benchmark is being loaded). `hidden` refers to the
+      hidden tests.
     """
 
     id: str
@@ -80,16 +84,17 @@ class Problem:
 
     @property
     def test_count(self) -> int:
-        """The number of public and hidden tests."""
+        """The number of public and hidden tests together."""
         return len(self.tests) + (self.hidden.count if self.hidden else 0)
 
     @property
     def key(self) -> str:
-        """The problem's identity everywhere: `mmlu/7`."""
+        """The identity of the problem among all benchmarks, for example "mmlu/7"."""
         return problem_key(self.benchmark, self.id)
 
     def as_row(self) -> dict[str, Any]:
-        """Return a row for JSON; `from_row` is its inverse. `grading` and `hidden` are omitted where there is none."""
+        """Return the problem as a dictionary for JSON, which `from_row` reads. Empty `grading` and `hidden` are left
+        out."""
         row = asdict(self)
         row["choices"] = list(self.choices)
         row["tests"] = [test.as_row() for test in self.tests]
@@ -97,7 +102,7 @@ class Problem:
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Problem:
-        """Rebuild a problem from `as_row`'s output. Raises `TypeError` or `KeyError` on unknown or missing keys."""
+        """Return the problem that `as_row` has written. Raises `TypeError` for an unknown or missing key."""
         values = dict(row)
         values["choices"] = tuple(values.get("choices") or ())
         values["tests"] = tuple(CodeTest(**test) for test in values.get("tests") or ())
@@ -107,33 +112,34 @@ class Problem:
 
 
 def problem_key(benchmark: str, problem_id: str) -> str:
-    """Return a problem's identity `BENCHMARK/ID` (`mmlu/7`); an id alone is unique only within its benchmark."""
+    """Return the identity of a problem among all benchmarks, "BENCHMARK/ID" (for example "mmlu/7")."""
     return f"{benchmark}/{problem_id}"
 
 
 def benchmark_of(key: str) -> str:
-    """Return the benchmark of a problem's key."""
+    """Return the name of the benchmark in a problem's key."""
     return key.partition("/")[0]
 
 
 class FailedTest(NamedTuple):
-    """The first test that a program fails, with texts shortened for display.
+    """The first test that a program fails. Texts are shortened for display.
 
-    `number` counts from 1 among the problem's tests; for unit tests, among the module's methods.
+    `number` is the position of the test, from 1, among the `of` tests of the problem, or among the test methods of a
+    unittest module.
     """
 
     number: int
     of: int
     kind: TestKind
     got: str
-    """The actual result: `printed '4'`, `f(2) gave 5`, `TestCases.test_empty: ValueError: …`."""
+    """What happened instead, for example "printed '4'", "f(2) gave 5" or "TestCases.test_empty: ValueError: …"."""
     expected: str = ""
-    """The expected output; "" for an assertion, whose message is in `got`."""
+    """The expected output; "" for a failed assertion, whose message is in `got`."""
     hidden: bool = False
 
     @property
     def label(self) -> str:
-        """`test 2 of 5 (stdin, hidden)`."""
+        """The test's position and kind, for example "test 2 of 5 (stdin, hidden)"."""
         return f"test {self.number} of {self.of} ({self.kind}{', hidden' if self.hidden else ''})"
 
     def __str__(self) -> str:
@@ -141,16 +147,17 @@ class FailedTest(NamedTuple):
 
 
 class Grade(NamedTuple):
-    """A grader's verdict: `score` in [0, 1], the `extracted` answer, the reason, and the failed test of a program."""
+    """A grader's verdict on an answer: the `score` in [0, 1], the `extracted` answer, the reason, and the test that a
+    program failed."""
 
     score: float
     extracted: str
     reason: str
     failed: FailedTest | None = None
     unscorable: bool = False
-    """Whether the judge could not be reached: correctness is then unknown."""
+    """True if the judging model could not be reached, so that it is not known whether the answer is correct."""
     cost_usd: float = 0.0
-    """What the judge's reply cost."""
+    """The cost of the judging model's reply in USD."""
 
     @property
     def correct(self) -> bool:
@@ -158,5 +165,5 @@ class Grade(NamedTuple):
 
 
 def format_choices(problem: Problem) -> list[str]:
-    """Return the choices as `A) …` lines; none for an open question."""
+    """Return the choices as lines "A) …"; an empty list for a question without choices."""
     return [f"{letter}) {text}" for letter, text in zip(string.ascii_uppercase, problem.choices, strict=False)]

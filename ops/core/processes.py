@@ -1,7 +1,8 @@
-"""Identify processes, and lock files between processes.
+"""Identify processes across the reuse of pids, and lock files between processes.
 
-Pids are reused, so a process is identified by its start too. Locks are the operating system's (flock), so a killed
-process holds none; a volume shared by machines must support such locks (NFS 4 and most cluster file systems do).
+A process is identified by its pid and its start, because the operating system reuses pids. Locks are those of the
+operating system (flock), so a killed process releases them. A volume that machines share must support such locks, as
+NFS 4 and most cluster file systems do.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
 
 
 MAX_OPEN_FILES = 65_536
-"""The most open files that a process asks for."""
+"""The limit of open files that a process requests at most."""
 
 
 def free_port() -> int:
-    """Return a port of this machine that no program listens on."""
+    """Return the number of a TCP port of this machine on which no program listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def raise_open_file_limit() -> int:
-    """Raise this process's limit of open files as far as permitted, and return it."""
+    """Raise the limit of open files of this process as far as it is permitted, and return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
     if soft == resource.RLIM_INFINITY or soft >= most:
@@ -47,12 +48,12 @@ def raise_open_file_limit() -> int:
 
 
 class ProcessId(NamedTuple):
-    """A unique identity of a process: its pid, and a number derived from its start."""
+    """The identity of a process: its pid and a number that is derived from its start."""
 
     pid: int
     started: float
-    """On Linux the boot and clock ticks since then, which do not depend on the settable clock. Elsewhere seconds since
-    the epoch, as recorded by the kernel."""
+    """On Linux it combines the boot's number with the clock ticks since the boot, so that it does not depend on the
+    adjustable clock. On other systems it is the start in seconds since the epoch, as the kernel recorded it."""
 
 
 State = Literal["running", "suspended", "gone"]
@@ -60,7 +61,7 @@ _this_process: ProcessId | None = None
 
 
 def this_process() -> ProcessId:
-    """Return the identity of the calling process; a forked child has its own."""
+    """Return the identity of the calling process. A forked child has an identity of its own."""
     global _this_process
     if _this_process is None or _this_process.pid != os.getpid():
         import psutil
@@ -70,14 +71,16 @@ def this_process() -> ProcessId:
 
 
 def process_state(process: ProcessId) -> State:
-    """Return the state of a process: "suspended" by a signal or a debugger; "gone" also if it has ended but is not yet
-    reaped."""
+    """Return the state of a process: "running", "suspended" (by a signal or a debugger) or "gone".
+
+    A process that has ended but was not yet reaped by its parent (a zombie) is "gone" too.
+    """
     import psutil
 
     try:
-        there = psutil.Process(process.pid)
-        status = there.status()
-        if status == psutil.STATUS_ZOMBIE or _start_number(there) != process.started:
+        process_info = psutil.Process(process.pid)
+        status = process_info.status()
+        if status == psutil.STATUS_ZOMBIE or _start_number(process_info) != process.started:
             return "gone"
     except psutil.NoSuchProcess:
         return "gone"
@@ -85,9 +88,9 @@ def process_state(process: ProcessId) -> State:
 
 
 def unique_process_name(pid: int) -> str:
-    """Return a process's unique name: the pid with a number of its start, because pids are reused.
+    """Return a name for the process with this pid that no other process has had: the pid and the number of its start.
 
-    A process that has ended, or is not yet reaped, gets a name that no other process had.
+    The number is 0 for a process that has ended.
     """
     import psutil
 
@@ -100,7 +103,7 @@ def unique_process_name(pid: int) -> str:
 
 
 def _start_number(process: psutil.Process) -> float:
-    """Return `ProcessId.started` of a running process. Raises `psutil.NoSuchProcess`."""
+    """Return `ProcessId.started` of a running process. Raises `psutil.NoSuchProcess` if it has ended."""
     import psutil
 
     if not psutil.LINUX:
@@ -115,7 +118,8 @@ def _start_number(process: psutil.Process) -> float:
 
 @cache
 def _boot_number() -> int:
-    """Return a number of up to 20 bits for this boot, never 0, because pids and ticks restart with each boot."""
+    """Return a number from 1 to 2^20 − 1 for this boot of the machine, because pids and ticks start again with each
+    boot."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
     except OSError:
@@ -127,10 +131,10 @@ log = logging.getLogger(__name__)
 
 
 def hold_run_lock(workspace: Workspace) -> AcquireReturnProxy:
-    """Hold the lock of the checkout's pipeline run, which this process may hold already: until the block ends that this
-    is given to, or nothing refers to it.
+    """Hold the lock that allows only one pipeline run at a time in this workspace.
 
-    Raises `PodiumError` when another process holds it. A killed process holds nothing.
+    The lock is re-entrant within the process. It is released at the end of a `with` block, when the returned object is
+    garbage-collected, or when the process ends. Raises `PodiumError` if another process holds it.
     """
     from filelock import FileLock, Timeout
 
@@ -144,9 +148,9 @@ def hold_run_lock(workspace: Workspace) -> AcquireReturnProxy:
 
 @contextmanager
 def lock_files(workspace: Workspace, *files: Path) -> Iterator[None]:
-    """Exclude all other processes on the workspace from writing these files; wait without a limit.
+    """Lock these files against writers in all other processes of the workspace, waiting as long as necessary.
 
-    Not for a process that already holds one of them.
+    Must not be called by a process that already holds the lock of one of the files.
     """
     from filelock import FileLock, Timeout
 

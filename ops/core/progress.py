@@ -1,4 +1,5 @@
-"""Progress and remaining time of a long operation: a bar on a terminal, elsewhere occasional lines."""
+"""Show the progress and remaining time of a long operation: a progress bar on a terminal, and occasional lines
+elsewhere."""
 
 from __future__ import annotations
 
@@ -11,17 +12,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 FIRST_LINE_S, LINE_INTERVAL_S = 5.0, 60.0
-"""Without a bar, a phase prints a line after `FIRST_LINE_S`, one every `LINE_INTERVAL_S` and one at its end."""
+"""Without a progress bar, the first line is printed after `FIRST_LINE_S` seconds, further ones every `LINE_INTERVAL_S`
+seconds and one at the end of each phase."""
 STALLED_S = 300.0
-"""Seconds before a line is repeated without progress."""
+"""Seconds after which a line is printed again although there was no progress."""
 MIN_SHARE_FOR_ESTIMATE = 0.02
-"""The share of a phase that must be done before a remaining time is shown."""
+"""The share of a phase that must be completed before a remaining time is shown."""
 
 
 class RemainingTime:
-    """The remaining time of one phase after another; within a phase it never rises.
+    """Estimates the remaining time of an operation that has one or more phases. Within a phase the estimate never
+    rises.
 
-    A phase ends when its total changes or when less is done than before.
+    A new phase begins when the total changes or when the number of completed items falls.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -32,19 +35,20 @@ class RemainingTime:
         self._left_s = math.inf
 
     def describe_remaining(self, done: int, total: int) -> str:
-        """Return “about 18 min left”; empty if too little is done for an estimate, and at the end."""
+        """Return the remaining time, for example "about 18 min left"; "" at the end or if too little is done for an
+        estimate."""
         now = self._clock()
         if total != self._total or done < self._done:
             self._total, self._first, self._began, self._said = total, done, now, now
             self._spoke, self._left_s = None, math.inf
         self._done = done
-        made = done - self._first
-        if done < total and made >= max(5, MIN_SHARE_FOR_ESTIMATE * total):
-            self._left_s = min(self._left_s, (now - self._began) / made * (total - done))
+        completed = done - self._first
+        if done < total and completed >= max(5, MIN_SHARE_FOR_ESTIMATE * total):
+            self._left_s = min(self._left_s, (now - self._began) / completed * (total - done))
         return format_duration(self._left_s) if done < total and math.isfinite(self._left_s) else ""
 
     def next_line(self, done: int, total: int, note: str = "") -> str | None:
-        """Return a line for a log if one is due."""
+        """Return a line with the progress for a log if one is due now, otherwise None."""
         left = self.describe_remaining(done, total)
         now = self._clock()
         pause = FIRST_LINE_S if self._spoke is None else STALLED_S if self._spoke == done else LINE_INTERVAL_S
@@ -56,7 +60,7 @@ class RemainingTime:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a remaining time in words: minutes are rounded up, hours to halves."""
+    """Return the remaining time in words. Minutes are rounded up, and more than 90 minutes are given in half hours."""
     if seconds < 60:
         return "less than a minute left"
     if seconds <= 90 * 60:
@@ -66,7 +70,7 @@ def format_duration(seconds: float) -> str:
 
 @contextmanager
 def show_progress(console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
-    """Give a function of (done, total, note) that shows all three and the remaining time."""
+    """Yield a function of (done, total, note) that shows the progress and the remaining time on the console."""
     console = console or Console(highlight=False, stderr=True)
     columns = (BarColumn(bar_width=28), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
                TextColumn("{task.description}"))  # fmt: skip

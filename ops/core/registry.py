@@ -1,4 +1,7 @@
-"""Registries of what recipes and pools may name, one file each; among them the providers that LiteLLM does not know."""
+"""Registries of the parts that recipes and pools refer to by name. Each part is one module of a package.
+
+The last section holds the providers that LiteLLM does not know.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ops.core.problem import Problem, Split
 
 
 class NamedEntry(Protocol):
-    """An object of a registry; its name is that of its file."""
+    """An entry of a registry. Its name is that of its module."""
 
     @property
     def name(self) -> str: ...
@@ -25,26 +28,28 @@ T = TypeVar("T", bound=NamedEntry)
 
 
 def entry_names(package: str) -> tuple[str, ...]:
-    """Return the modules of a package below `ops` by file name, sorted, without importing them.
+    """Return the sorted names of the modules in a package of `ops`, without importing them.
 
-    A name that begins with an underscore is not an entry: such a file may contain shared code.
+    A module whose name begins with an underscore holds shared code and is not an entry.
     """
     folder = Path(__file__).parents[1].joinpath(*package.split(".")[1:])
     return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)]) if module.name[0] != "_"))
 
 
 def check_names(kind: str, package: str, given: Iterable[str]) -> None:
-    """Raise `ValueError` if `given` has a name without a file in the package; the message lists both."""
+    """Raise `ValueError` if `given` contains names that are not modules of the package. The message lists these and the
+    known names."""
     known = entry_names(package)
     if unknown := sorted(set(given) - set(known)):
         raise ValueError(f"unknown {kind} {', '.join(unknown)}; known: {', '.join(known)}")
 
 
 class Registry(Mapping[str, T]):
-    """Name → the one object of type `entry_type` in the module of that name, imported at first use.
+    """A mapping from names to the objects of type `entry_type` in the modules of a package, which are imported at first
+    use.
 
-    Iterates by `sort_key`, and by name for equal ones. Raises `TypeError` for a file that does not contain exactly one
-    object of its own name.
+    The entries are sorted by `sort_key` and then by name. Raises `TypeError` for a module that does not contain exactly
+    one object with the module's own name.
     """
 
     def __init__(self, package: str, entry_type: type[T], sort_key: Callable[[T], Any] = lambda entry: 0) -> None:
@@ -52,7 +57,7 @@ class Registry(Mapping[str, T]):
 
     @cached_property
     def entries(self) -> dict[str, T]:
-        """Return all entries in order."""
+        """All entries in sorted order."""
         entries = [self._entry(name) for name in entry_names(self.package)]
         return {entry.name: entry for entry in sorted(entries, key=lambda entry: (self._order(entry), entry.name))}
 
@@ -67,20 +72,21 @@ class Registry(Mapping[str, T]):
 
     def _entry(self, name: str) -> T:
         module = import_module(f"{self.package}.{name}")
-        held = [value for value in vars(module).values() if isinstance(value, self._holds) and value.name == name]
-        if len(held) != 1:
+        matching = [value for value in vars(module).values() if isinstance(value, self._holds) and value.name == name]
+        if len(matching) != 1:
             kind = self._holds.__name__
-            raise TypeError(f"{module.__file__} holds {len(held)} objects {kind} named {name!r}, not one")
-        return held[0]
+            raise TypeError(f"{module.__file__} holds {len(matching)} objects {kind} named {name!r}, not one")
+        return matching[0]
 
 
 def hub_dataset(benchmark: str) -> str:
-    """Return the id of a benchmark's dataset on the hub, from its file in `ops/benchmarks/catalogue`."""
+    """Return the Hugging Face id of a benchmark's dataset, as stated in `ops/benchmarks/catalogue`."""
     return str(import_module(f"ops.benchmarks.catalogue.{benchmark}").BENCHMARK.hub.id)
 
 
 class StaticStep(NamedTuple):
-    """One step of a fixed workflow."""
+    """One step of a fixed workflow: the worker's name, its subtask, and whether it sees the answers of all earlier
+    steps."""
 
     worker: str
     subtask: str
@@ -88,37 +94,37 @@ class StaticStep(NamedTuple):
 
 
 class Plugin(Protocol):
-    """The contents of a plug-in's module."""
+    """What a plug-in's module must define to provide workers, problems and workflows."""
 
     NAMES: tuple[str, ...]
-    """The prefix of the plug-in's worker models, `PREFIX/NAME`."""
+    """Prefixes of the model names of the plug-in's workers, as in `PREFIX/NAME`."""
 
     def answer(
         self, messages: Sequence[Mapping[str, str]], *, model: str, sample: int | Sample = ..., **settings: Any
     ) -> Any:
-        """Return the response of a worker, in the shape of OpenAI's chat completions."""
+        """Return a worker's response in the shape of OpenAI's chat completions."""
         ...
 
     def benchmarks(self) -> Collection[str]:
-        """The benchmarks for which it generates problems."""
+        """Return the names of the benchmarks for which the plug-in generates problems."""
         ...
 
     def problems(self, benchmark: str, split: Split, count: int, seed: int) -> list[Problem]:
-        """Return distinct problems of a benchmark."""
+        """Return `count` distinct problems of one split of a benchmark, generated from `seed`."""
         ...
 
     def workflows(self) -> Mapping[str, Sequence[StaticStep]]:
-        """Return name → workflow of the plug-in's workers that does not depend on the question."""
+        """Return workflows of the plug-in's workers by name. They do not depend on the question."""
         ...
 
 
 @dataclass(frozen=True)
 class Provider:
-    """A provider that LiteLLM does not know; its models are named `NAME/…`. It has either a plug-in or a handler."""
+    """A provider that LiteLLM does not know. Its models are named `NAME/…`. It has either a plug-in or a handler."""
 
     name: str
     plugin: str = ""
-    """The module of the plug-in whose workers run in this process (`Plugin`)."""
+    """The name of the module of the plug-in (`Plugin`), whose workers run in this process."""
     handler: Callable[[], Any] | None = None
     """Returns LiteLLM's custom provider (docs.litellm.ai/docs/providers/custom_llm_server), for example its class."""
 
@@ -127,19 +133,19 @@ PROVIDERS = Registry("ops.providers", Provider)
 
 
 def is_plugin(model: str) -> bool:
-    """Return whether a plug-in answers for the model, rather than a provider over the network."""
+    """Return whether a plug-in answers for this model, rather than a provider over the network."""
     provider = PROVIDERS.get(model.partition("/")[0])
     return provider is not None and bool(provider.plugin)
 
 
 @cache
 def find_plugin(model: str) -> Plugin | None:
-    """Return the plug-in for a model; None: a provider serves it."""
+    """Return the plug-in that answers for this model, or None if a provider does."""
     return _load_plugin(PROVIDERS[model.partition("/")[0]]) if is_plugin(model) else None
 
 
 def load_plugins() -> dict[str, Plugin]:
-    """Return prefix → plug-in."""
+    """Import all plug-ins and return them by their providers' names."""
     return {name: _load_plugin(provider) for name, provider in PROVIDERS.items() if provider.plugin}
 
 

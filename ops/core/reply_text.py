@@ -1,10 +1,9 @@
-"""The answer in the text of a language model: without its reasoning, and without control tokens of its chat template.
+"""Extract the answer from the text of a language model: remove its reasoning and the control tokens of its chat
+template.
 
-What belongs here: the notations in which models write their reasoning, the tokens that servers leave in a text, and how
-both are removed. What does not: where an answer stands in the text (`ops.grading`), and what else a provider sends
-(`ops.workers.replies`).
-
-A text in a program or in quotation marks that merely mentions such a mark is left as it is.
+This module knows the notations in which models mark their reasoning and the tokens that servers leave in a text. Where
+an answer stands in the text is the task of `ops.grading`; everything else that a provider sends is read by
+`ops.workers.replies`. A text that only mentions a mark, in a program or in quotation marks, is left unchanged.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from ops.core.cpython import parse
 
 @dataclass(frozen=True)
 class Notation:
-    """How a model marks its reasoning: the text between `opening` and `closing`.
+    """How a model marks its reasoning: as the text between the marks `opening` and `closing`.
 
-    `prefilled`: the chat template writes the opening, so a text begins inside the reasoning, and one without a closing
-    mark is nothing else.
+    With `prefilled`, the chat template writes the opening mark, so that a reply begins inside the reasoning, and a
+    reply without a closing mark consists of reasoning only.
     """
 
     opening: str
@@ -48,14 +47,12 @@ KNOWN_NOTATIONS = (
     Notation("<|inner_prefix|>", "<|inner_suffix|>"),  # Apertus
     Notation("◁think▷", "◁/think▷"),  # Kimi-VL
 )
-"""The notations that are read without a setting; the channels of the harmony format (gpt-oss) are read as well."""
+"""The notations that are recognised without a setting. The channels of the harmony format (gpt-oss) are recognised as
+well."""
 
 
 class ReplyText(NamedTuple):
-    """A model's text, divided: `answer` is everything outside of the reasoning.
-
-    `has_reasoning` says whether the text held any reasoning.
-    """
+    """A model's text without its reasoning (`answer`), and whether the text contained reasoning (`has_reasoning`)."""
 
     answer: str
     has_reasoning: bool
@@ -64,17 +61,17 @@ class ReplyText(NamedTuple):
 def parse_reply_text(
     text: str, notations: Sequence[Notation] = KNOWN_NOTATIONS, control_tokens: Sequence[str] = ()
 ) -> ReplyText:
-    """Return the answer in a model's text. A text without any mark or token is returned unchanged.
+    """Return the answer in a model's text. A text without any mark or control token is returned unchanged.
 
-    Reasoning that never closes reaches to the end of the text. A closing mark without an opening one ends a reasoning
-    that the chat template opened. `control_tokens` are removed in addition to the known ones. What follows a token that
-    ends a turn belongs to another turn, and is removed with it. Lone surrogates, which UTF-8 cannot write, become
-    U+FFFD, or are removed at the end.
+    Reasoning without a closing mark extends to the end of the text. A closing mark without an opening one ends a
+    reasoning whose opening mark the chat template wrote. `control_tokens` are removed in addition to the known ones.
+    The text after a token that ends a turn belongs to another turn and is removed. Lone surrogates, which UTF-8 cannot
+    encode, become U+FFFD, or are removed at the end of the text.
     """
     text = replace_surrogates(text)
     marks = _compile_marks(tuple(notations), tuple(control_tokens))
     reasoned = False
-    for _ in range(_MOST_PASSES):  # what remains can look like another notation
+    for _ in range(_MOST_PASSES):  # after a removal, the rest can contain another notation
         suspected = marks.begins_inside is not None or marks.suspects.search(text) or _BARE_CHANNEL.match(text)
         if not suspected:
             break
@@ -94,12 +91,12 @@ def parse_reply_text(
 
 
 def extract_answer_text(text: str) -> str:
-    """Return the answer in a model's text by the known notations and tokens (`parse_reply_text`)."""
+    """Return the answer in a model's text, using the known notations and control tokens only (`parse_reply_text`)."""
     return parse_reply_text(text).answer
 
 
 def replace_surrogates(text: str) -> str:
-    """Return `text` in a form that UTF-8 can encode: each lone surrogate becomes U+FFFD."""
+    """Return the text with each lone surrogate replaced by U+FFFD, so that UTF-8 can encode it."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
@@ -111,12 +108,12 @@ _TURN = (
     rf"end_of_role|start_of_role|begin_of_text|(?:begin|end)[▁_]of[▁_]sentence){_BAR}>"
     r"|<(?:start|end)_of_turn>|<turn\|>|<\|turn>|<(?:eos|bos|eod)>|\[/?INST\]"
 )
-"""Tokens with which a turn ends or the next one begins."""
+"""Pattern of the tokens that end a turn or begin the next one."""
 _TOKEN = (
     rf"{_TURN}|<{_BAR}[\w▁/.:-]{{2,40}}{_BAR}>|<(?:pad|unk)>|<unused\d+>|<\|[a-z_]{{2,20}}>|<[a-z_]{{2,20}}\|>"
     r"|\ufffd|\ufeff|\u200b|\u2060|\x00"
 )
-"""What is never the beginning or the end of an answer."""
+"""Pattern of the tokens that are removed at the beginning and the end of an answer."""
 _FENCE = r"^[ \t>]{0,12}(?P<fence>`{3,}|~{3,})[^`\n<]*$"
 _QUOTED = (
     r"(?<!`)(?P<tick>`{1,2})(?!`)[^\n`](?:[^\n]{0,400}?[^\n`])?(?P=tick)(?!`)"
@@ -124,7 +121,7 @@ _QUOTED = (
     r"(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n]){0,400}(?P=quote)(?![^\s)\]},;.:+!?%-])"
     r"|“[^“”\n]{0,400}”|‘[^‘’\n]{0,400}’|«[^«»\n]{0,400}»"
 )
-"""Code within a line, a string of a program, or words in quotation marks."""
+"""Pattern of code within a line, of a string in a program, and of words in quotation marks."""
 _CHANNEL = re.compile(r"<\|channel\|>\s*([a-z]+)(?:[^<\n]|<\|constrain\|>){0,200}<\|message\|>")
 _CHANNEL_START = re.compile(r"(?:<\|start\|>\s*assistant[^<\n]{0,80})?<\|channel\|>")
 _MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
@@ -132,7 +129,7 @@ _BARE_CHANNEL = re.compile(
     r"\A\s*(?:assistant)?(?:analysis|commentary)(?:(?=[A-Z][\w'’]*,?[ \t]+\w)|(?=(?s:.*)assistantfinal))"
     r"|\A\s*assistantfinal(?![\w(.])|\A\s*assistantfinal(?=[A-Z0-9])"
 )
-"""A harmony text from which a server removed the tokens: "analysisWe add.assistantfinal5"."""
+"""Pattern of a text in the harmony format whose tokens a server has removed: "analysisWe add.assistantfinal5"."""
 _NAMED_AFTER = re.compile(r"[ \t](?:tags?|tokens?|blocks?|elements?|sections?|markers?|marks?|delimiters?)(?![\w'])")
 _SPOKEN_OF_BEFORE = re.compile(r"(?<=[\w,;:])[ \t]+\(?\Z")
 _SPOKEN_OF_AFTER = re.compile(
@@ -144,19 +141,19 @@ _WORDS = {re.sub(r"\W", "", known.opening).lower() for known in KNOWN_NOTATIONS}
 
 
 class _MarkPatterns(NamedTuple):
-    """The patterns of a set of notations and tokens."""
+    """The compiled patterns for a set of notations and control tokens."""
 
     notations: tuple[Notation, ...]
     suspects: re.Pattern[str]
-    """Finds anything that may have to be removed."""
+    """Finds everything that may have to be removed."""
     either: str
-    """An opening mark (group `o0`, `o1` …) or a closing one (`c0`, `c1` …)."""
+    """Matches an opening mark (group `o0`, `o1` …) or a closing mark (group `c0`, `c1` …) of a notation."""
     turn: str
-    """What ends a turn."""
+    """Matches the tokens that end a turn."""
     leading: re.Pattern[str]
     trailing: re.Pattern[str]
     begins_inside: int | None
-    """The notation in whose reasoning every text begins."""
+    """The index of the notation in whose reasoning every text begins (`Notation.prefilled`); None if there is none."""
 
 
 @lru_cache(maxsize=64)
@@ -184,7 +181,7 @@ def _compile_marks(notations: tuple[Notation, ...], control_tokens: tuple[str, .
 
 
 def _pattern(mark: str) -> str:
-    """Return the pattern of a mark; a tag may have spaces before its end."""
+    """Return the regular expression of a mark. A tag may have blanks before its closing bracket."""
     return rf"{re.escape(mark[:-1])}[ \t]*>" if re.fullmatch(r"</?[\w:]+>", mark) else re.escape(mark)
 
 
@@ -194,15 +191,17 @@ def _guard_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class _MarkFinder:
-    """Finds marks in one text that a person would not read as mentions: none in quotation marks, in code within a line,
-    or in a sentence about it."""
+    """Finds marks in a text, except for those that the text only mentions.
+
+    A mark counts as mentioned in quotation marks, in code within a line, and in a sentence about the mark.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._never_closed: set[str] = set()
 
     def find(self, pattern: str, start: int, end: int) -> Iterator[re.Match[str]]:
-        """Yield the matches of `pattern` between `start` and `end`, also those in blocks of code."""
+        """Yield the matches of `pattern` between `start` and `end`, including those in blocks of code."""
         guarded, position = _guard_pattern(pattern), start
         while (match := guarded.search(self.text, position, end)) is not None:
             position = match.end()
@@ -210,7 +209,7 @@ class _MarkFinder:
                 yield match
 
     def find_outside_code(self, pattern: str, start: int = 0) -> Iterator[re.Match[str]]:
-        """Yield the matches of `pattern` from `start` on that no closed block of code holds."""
+        """Yield the matches of `pattern` from `start` on, except for those in closed blocks of code."""
         end = start
         guarded = _guard_pattern(pattern)
         while (match := guarded.search(self.text, end)) is not None:
@@ -221,10 +220,10 @@ class _MarkFinder:
                 yield match
 
     def first_mark(self, either: str, start: int) -> re.Match[str] | None:
-        """Return the first mark from `start` on, which is in an answer.
+        """Return the first mark of a reasoning from `start` on, where `start` lies in an answer; None if there is none.
 
-        A closed block of code that holds a closing mark without its opening one begins in a reasoning and ends in the
-        answer.
+        Marks in a closed block of code are skipped. The exception is a block with a closing mark whose opening mark is
+        outside of it: such a block begins in the reasoning and ends in the answer.
         """
         guarded, position = _guard_pattern(either), start
         while (match := guarded.search(self.text, position)) is not None:
@@ -239,7 +238,7 @@ class _MarkFinder:
         return None
 
     def end_of_block(self, opening: re.Match[str]) -> int | None:
-        """Return where the block of code ends that a fence opens; None if it is never closed."""
+        """Return where the block of code ends that this fence opens; None if it is never closed."""
         fence = opening["fence"]
         if fence in self._never_closed:
             return None
@@ -251,7 +250,8 @@ class _MarkFinder:
         return found.end()
 
     def is_mention(self, start: int, end: int) -> bool:
-        """Return whether a sentence is about the mark there: "the <think> tag", "between <think> and </think>"."""
+        """Return whether a sentence talks about the mark at this place: "the <think> tag", "between <think> and
+        </think>"."""
         if _NAMED_AFTER.match(self.text, end):
             return True
         before = self.text[max(0, start - 40) : start]
@@ -259,13 +259,13 @@ class _MarkFinder:
 
 
 def _parse_mark_group(mark: re.Match[str]) -> tuple[str, int]:
-    """Return "o" or "c", and the notation's number."""
+    """Return "o" for an opening or "c" for a closing mark, and the index of its notation."""
     name = next(name for name, found in mark.groupdict().items() if found is not None and name[1:].isdigit())
     return name[0], int(name[1:])
 
 
 def _remove_reasoning(text: str, marks: _MarkPatterns) -> tuple[str, bool]:
-    """Return the text outside of the reasoning, and whether there was any."""
+    """Return the text without its reasoning, and whether it contained any."""
     reader = _MarkFinder(text)
     pieces: list[str] = []
     start, closed = 0, False
@@ -278,7 +278,7 @@ def _remove_reasoning(text: str, marks: _MarkPatterns) -> tuple[str, bool]:
         side, at = _parse_mark_group(mark)
         if side == "c":
             if closed and not text[mark.end() : content_end].strip():
-                break  # one closing mark too many, behind the answer
+                break  # this is a superfluous closing mark after the answer
             pieces.clear()
             start = position = mark.end()
             if not closed and _is_program(rest := text[start:content_end].strip()):
@@ -306,9 +306,11 @@ def _join_pieces(pieces: Sequence[str]) -> str:
 
 
 def _find_end_of_reasoning(reader: _MarkFinder, marks: _MarkPatterns, notation: int, start: int) -> int | None:
-    """Return where a reasoning ends whose opening mark ends at `start`: behind its own closing mark, or behind another
-    one whose opening mark is not in between; None if it never does."""
-    other: int | None = None
+    """Return where a reasoning ends whose opening mark ends at `start`; None if it never ends.
+
+    It ends after its own closing mark, or after the closing mark of another notation that was not opened in between.
+    """
+    end_by_other_mark: int | None = None
     opened: set[int] = set()
     pair: int | None = None
     for mark in reader.find(marks.either, start, len(reader.text)):
@@ -320,21 +322,24 @@ def _find_end_of_reasoning(reader: _MarkFinder, marks: _MarkPatterns, notation: 
             continue
         elif at == notation:
             return mark.end()
-        elif at not in opened and other is None:
-            other = mark.end()
-    return other
+        elif at not in opened and end_by_other_mark is None:
+            end_by_other_mark = mark.end()
+    return end_by_other_mark
 
 
 def _find_end_of_empty_pair(text: str, marks: _MarkPatterns, opening: re.Match[str]) -> int | None:
-    """Return where a pair of marks on one line ends that has nothing in it, as in "in <think>…</think> tags"; None for
-    another opening mark."""
+    """Return where an opening mark and its closing mark end that stand on one line with nothing in between; None
+    otherwise.
+
+    Such a pair is a mention, as in "in <think>…</think> tags".
+    """
     closing = _pattern(marks.notations[_parse_mark_group(opening)[1]].closing)
     pair = re.compile(rf"[ \t]*(?:(?:…|\.\.\.)[ \t]*)?{closing}", re.IGNORECASE).match(text, opening.end())
     return None if pair is None else pair.end()
 
 
 def _extract_final_channel(text: str) -> tuple[str, bool]:
-    """Return the messages of the channel "final" of a text in the harmony format, and whether it has channels."""
+    """Return the messages of the channel "final" of a text in the harmony format, and whether the text has channels."""
     if _BARE_CHANNEL.match(text):
         return (text.rpartition("assistantfinal")[2] if "assistantfinal" in text else ""), True
     if "<|channel|>" not in text:
@@ -344,7 +349,7 @@ def _extract_final_channel(text: str) -> tuple[str, bool]:
     if first is None:
         return text, False
     before = text[: first.start()]
-    # A text whose first header the chat template wrote begins in the reasoning.
+    # If the chat template wrote the first header, the text begins in the reasoning.
     parts = [] if _MESSAGE_END.search(before) else [before]
     position = first.start()
     while (header := _CHANNEL.search(text, position)) is not None:
@@ -357,7 +362,7 @@ def _extract_final_channel(text: str) -> tuple[str, bool]:
 
 
 def _remove_tokens(text: str, marks: _MarkPatterns) -> str:
-    """Return the text without control tokens at its ends, and without what follows the end of its turn."""
+    """Return the text without control tokens at its beginning and end, and without what follows the end of its turn."""
     if (leading := marks.leading.match(text)) is not None:
         text = text[leading.end() :]
     for turn in _MarkFinder(text).find_outside_code(marks.turn):
@@ -369,7 +374,7 @@ def _remove_tokens(text: str, marks: _MarkPatterns) -> str:
 
 
 def _find_content_end(text: str, marks: _MarkPatterns) -> int:
-    """Return where the control tokens begin with which the text ends; its length if there are none."""
+    """Return where the control tokens at the end of the text begin; the length of the text if there are none."""
     end = len(text)
     strikes = text.count("</s>") - text.count("<s>")  # HTML strikes words out by <s>…</s>
     while True:
@@ -385,7 +390,7 @@ def _find_content_end(text: str, marks: _MarkPatterns) -> int:
 
 
 def _is_program(text: str) -> bool:
-    """Return whether all of the text is a Python program, which can hold marks in strings and comments alone."""
+    """Return whether the whole text is a Python program, which contains marks only in strings and comments."""
     if "\n" not in text.strip() and "(" not in text:
         return False  # a program of one line that prints a mark calls something
     try:

@@ -1,4 +1,5 @@
-"""Batch the requests of one turn of an event loop, because a commit costs as much as a tool's call."""
+"""Combine the requests of one turn of the event loop into batches, because a commit costs about as much as a tool's
+call."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ Result = TypeVar("Result")
 
 @dataclass
 class Batcher(Generic[Item, Result]):
-    """Batch work: the callers of one turn of the event loop share one call of `work`.
+    """Processes the items of all callers in one turn of the event loop with a single call of `work`.
 
-    `work` returns a result, or an exception to raise, for each item in order; an exception that it raises
-    is raised for all. With `undo`, an item whose caller was cancelled is left out, or undone if the work has begun;
-    without `undo` it is done anyway.
+    `work` returns for each item, in order, its result or an exception to raise. An exception that `work` itself raises
+    is raised in every caller. With `undo`, an item whose caller was cancelled is left out, or its result is passed to
+    `undo` if it was processed already. Without `undo`, it is processed anyway.
     """
 
     work: Callable[[Sequence[Item]], Sequence[Result | Exception]]
@@ -25,7 +26,7 @@ class Batcher(Generic[Item, Result]):
     _waiting: dict[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Result]]]] = field(default_factory=dict)
 
     async def submit(self, item: Item) -> Result:
-        """Return the item's own result."""
+        """Add an item to the current batch and return its result."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Result] = loop.create_future()
         if (waiting := self._waiting.get(loop)) is None:

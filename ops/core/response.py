@@ -13,11 +13,12 @@ ResponseStatus = Literal["answered", "cut", "withheld", "declined", "tool_calls"
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A worker's answer, its usage and its cost.
+    """A worker's answer to one call, with its usage and cost.
 
-    ``cost_usd`` is in US dollars and ``latency_s`` in seconds; both are those of the original paid call, also if the
-    response now comes from the cache. ``retries`` counts the failed attempts before this answer. ``replayed``: recorded
-    earlier and returned by a rehearsal, which pays for nothing (``cached`` is then true as well).
+    ``cost_usd`` (US dollars) and ``latency_s`` (seconds) are those of the original paid call, also if the response now
+    comes from the store; then ``cached`` is True. ``retries`` is the number of failed attempts before this answer.
+    ``replayed`` is True if a rehearsal, which pays for nothing, returned a recorded response; ``cached`` is then True
+    as well.
     """
 
     text: str
@@ -25,8 +26,12 @@ class Response:
     cost_usd: float
     latency_s: float
     finish_reason: str
-    """"stop", "length" (cut at the worker's `max_tokens`), "tool_calls", "content_filter" (the provider withheld the
-    answer), "refusal" (the model declined to answer), or "reasoning" (the reply is nothing but reasoning)."""
+    """Why the reply ended.
+
+    "stop" is the regular end. "length" means that the reply was cut at the worker's `max_tokens`. The others are
+    "tool_calls", "content_filter" (the provider withheld the answer), "refusal" (the model declined to answer) and
+    "reasoning" (the reply consists of reasoning only).
+    """
     cached: bool = False
     retries: int = 0
     replayed: bool = False
@@ -45,25 +50,26 @@ class Response:
         return self.usage.tokens
 
     def as_stored(self) -> dict[str, Any]:
-        """Return the stored fields by name, with those of the usage beside the others.
+        """Return the stored fields by name; the fields of the usage are on the same level as the others.
 
-        The fields that are left out depend on the run.
+        Fields that depend on the run (`cached`, `retries`, `replayed`) are left out.
         """
         return {name: getattr(self, name) for name in _STORED} | self.usage.as_dict()
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any], *, cached: bool = False) -> Response:
-        """Return the response with these stored fields. Raises `TypeError` if one without a default is missing.
+        """Return the response with these stored fields.
 
-        A missing field with a default, as in what an earlier version stored, has its default.
+        A missing field that has a default, as in responses of an earlier version, gets the default. Raises `TypeError`
+        if a field without a default is missing.
         """
         usage = Usage(**{name: stored[name] for name in USAGE_COLUMNS if name in stored})
-        own = {name: stored[name] for name in _STORED if name in stored}
-        return cls(usage=usage, cached=cached, **own)
+        response_fields = {name: stored[name] for name in _STORED if name in stored}
+        return cls(usage=usage, cached=cached, **response_fields)
 
     @property
     def status(self) -> ResponseStatus:
-        """Return what the reply was: only one that is "answered" or "cut" has a text."""
+        """What kind of reply this was. Only a reply that was "answered" or "cut" contains text of an answer."""
         if self.finish_reason == "content_filter":
             return "withheld"
         if self.finish_reason == "refusal":
@@ -78,18 +84,18 @@ class Response:
 
     @property
     def is_blank(self) -> bool:
-        """Return whether the text is empty or only white space: paid for, but not an answer."""
+        """Whether the text is empty or only white space. Such a reply was paid for, but is not an answer."""
         return not self.text.strip()
 
 
 _RUN_DEPENDENT_FIELDS = ("usage", "cached", "retries", "replayed")
-"""Fields that are stored in another form, or that depend on the run and are not stored."""
+"""Fields that are stored in another form (`usage`), or that depend on the run and are not stored."""
 _ARROW_TYPES = {"str": "string", "int": "int64", "float": "float64"}
 _STORED = {
     each.name: _ARROW_TYPES[str(each.type)] for each in fields(Response) if each.name not in _RUN_DEPENDENT_FIELDS
 }
 RESPONSE_COLUMNS = _STORED | USAGE_COLUMNS
-"""The columns of a response in a table, each with its Arrow type: its own stored fields, then those of its usage."""
+"""The columns of a response in a table with their Arrow types: its own stored fields, then those of its usage."""
 
 NO_RESPONSE = Response("", Usage(), 0.0, 0.0, "")
-"""A placeholder for a missing response: no text, tokens or cost. The row's status has the reason."""
+"""The response of a row without one. It has no text, tokens or cost; the row's status says why."""

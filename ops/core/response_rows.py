@@ -1,4 +1,4 @@
-"""Tables of graded responses in Parquet files."""
+"""Tables of workers' graded responses in Parquet files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ Status = Literal["ok", "refused", "unreachable"]
 class ResponseRow:
     """One worker's graded answer to one problem at one sample index.
 
-    `status` is "ok" with a `response`. Without a response `score` is 0; a refusal counts as wrong, and an "unreachable"
-    row is not counted. `grading_usd` is what a judge of the answer cost.
+    A row with a `response` has the status "ok". Without a response, `score` is 0. A row that is "refused" counts as a
+    wrong answer; one that is "unreachable" is excluded from averages. `grading_usd` is the cost in USD of a model that
+    judged the answer.
     """
 
     worker: str
@@ -37,21 +38,23 @@ class ResponseRow:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
-        """Make a row from a table's columns. Raises `KeyError` or `TypeError` for a missing column."""
+        """Return the row with the values of a table's columns. Raises `KeyError` or `TypeError` for a missing
+        column."""
         return cls(response=Response.from_stored(columns), **{name: columns[name] for name in _ROW_FIELDS})
 
     def as_columns(self) -> dict[str, Any]:
-        """Return the row as columns in the order of `COLUMNS`."""
+        """Return the row's values by column name, in the order of `COLUMNS`."""
         values = self.response.as_stored() | {name: getattr(self, name) for name in _ROW_FIELDS}
         return {name: values[name] for name in COLUMNS}
 
     @property
     def problem_key(self) -> str:
-        """The key of the problem that was asked."""
+        """The key of the problem that was asked, for example "mmlu/7"."""
         return problem_key(self.benchmark, self.problem_id)
 
 
 def sort_key(row: ResponseRow) -> tuple[str, str, str, int]:
+    """Return the key by which rows are sorted: worker, benchmark, problem and sample index."""
     return row.worker, row.benchmark, row.problem_id, row.sample
 
 
@@ -66,20 +69,22 @@ COLUMNS = {
     "status": "string",
     "grading_usd": "float64",
 }
-"""A table's columns, each with its type: row, response and usage side by side."""
+"""The columns of a table with their Arrow types: those of the row, of its response and of the response's usage."""
 _ROW_FIELDS = tuple(name for name in COLUMNS if name not in RESPONSE_COLUMNS)
 _OPTIONAL = tuple(USAGE_COLUMNS)[2:]
 """Columns that tables of an earlier version lack."""
 
 
 def response_file(folder: Path, worker: str, benchmark: str) -> Path:
-    """The file with the rows of one worker on one benchmark."""
+    """Return the path of the file with the rows of one worker on one benchmark."""
     return folder / worker / f"{benchmark}.parquet"
 
 
 def load_responses(folder: Path) -> list[ResponseRow]:
-    """Return all rows below a folder (or of one file), sorted. Raises `DataError` for a file that is not such a
-    table."""
+    """Return all rows of a file, or of all Parquet files below a folder, sorted by `sort_key`.
+
+    Raises `DataError` for a file that is damaged or is not a table of responses.
+    """
     files = [folder] if folder.is_file() else sorted(folder.rglob("*.parquet"))
     rows = [row for file in files for row in _read_table(file)]
     return sorted(rows, key=sort_key)
@@ -87,17 +92,17 @@ def load_responses(folder: Path) -> list[ResponseRow]:
 
 def _read_table(file: Path) -> list[ResponseRow]:
     with open_table(file, REMEDY) as table:
-        there = [name for name in COLUMNS if name in table.schema_arrow.names]
-        if missing := [name for name in COLUMNS if name not in there and name not in _OPTIONAL]:
+        present = [name for name in COLUMNS if name in table.schema_arrow.names]
+        if missing := [name for name in COLUMNS if name not in present and name not in _OPTIONAL]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
-        rows = [ResponseRow.from_columns(columns) for columns in table.read(there).to_pylist()]
-    if strange := {row.status for row in rows} - set(get_args(Status)):
-        raise DataError(file, "column status", f"holds {', '.join(sorted(strange))}", REMEDY)
+        rows = [ResponseRow.from_columns(columns) for columns in table.read(present).to_pylist()]
+    if unknown := {row.status for row in rows} - set(get_args(Status)):
+        raise DataError(file, "column status", f"holds {', '.join(sorted(unknown))}", REMEDY)
     return rows
 
 
 def arrow_schema() -> Any:
-    """The tables' Arrow schema."""
+    """Return the PyArrow schema of the tables."""
     import pyarrow as pa
 
     columns = ((name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items())

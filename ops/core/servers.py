@@ -1,4 +1,5 @@
-"""Servers that a team shares: their URLs in environment variables, and leases that a process renews there."""
+"""Servers that a team shares: the environment variables with their URLs, and the renewal of leases that a process holds
+there."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _TIMEOUT_S = 10.0
 
 
 class _AddressKind(NamedTuple):
-    """The valid content of an environment variable."""
+    """The URLs that an environment variable accepts."""
 
     name: str
     schemes: tuple[str, ...]
@@ -45,9 +46,9 @@ _VARIABLES = {
 
 
 def find_invalid_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
-    """Return the error of each set variable without a valid address; no server is contacted.
+    """Yield an error for each environment variable that is set to an invalid address. No server is contacted.
 
-    `mlflow`: check MLflow's variable too, which a rehearsal does not read.
+    With `mlflow`, MLflow's variable is checked too; a rehearsal does not use it.
     """
     for variable in _VARIABLES:
         url = os.environ.get(variable)
@@ -59,14 +60,16 @@ def find_invalid_addresses(*, mlflow: bool = True) -> Iterator[ConfigError]:
 
 
 def check_addresses(*, mlflow: bool = True) -> None:
-    """Raise the first of `find_invalid_addresses`, before anything is spent."""
+    """Raise the first error of `find_invalid_addresses`. It is called before any money is spent."""
     for error in find_invalid_addresses(mlflow=mlflow):
         raise error
 
 
 def check_address(url: str, variable: str) -> None:
-    """Raise `ConfigError` if `url` is not an address of the kind that `variable` needs. The message does not contain
-    it."""
+    """Raise `ConfigError` if `url` is not an address of the kind that `variable` needs.
+
+    The message does not contain the URL, because it may contain a password.
+    """
     kind = _VARIABLES[variable]
     if not _is_address(url, kind):
         raise ConfigError(variable, "", f"is not an address of a {kind.name}", f"Write {kind.example}, or unset it")
@@ -88,15 +91,16 @@ def _is_address(url: str, kind: _AddressKind) -> bool:
 
 
 def hide_password(url: str) -> str:
-    """Return the URL without a possible password."""
+    """Return the URL without user name and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def open_redis_client(url: str, variable: str) -> Any:
-    """Return a client of the Redis server in the environment variable `variable`; it connects at its first use.
+    """Return a client of the Redis server at `url`, which connects at its first use.
 
-    Raises `ConfigError` if the client is not installed or the URL is invalid.
+    `variable` is the environment variable that holds the URL. Raises `ConfigError` if the Redis package is not
+    installed or the URL is invalid.
     """
     check_address(url, variable)
     try:
@@ -116,9 +120,10 @@ V = TypeVar("V")
 
 
 class LeaseRenewer(Generic[K, V]):
-    """Leases by key, and a thread that calls `renew` with all of them every `every_s` seconds.
+    """Holds leases by key, and renews them in a background thread that calls `renew` with all of them every `every_s`
+    seconds.
 
-    The child of a fork holds none of its parent's leases. An exception of `renew` ends the renewal, so `renew` must
+    After a fork, the child holds none of its parent's leases. An exception of `renew` ends the thread, so `renew` must
     handle transient errors itself.
     """
 
@@ -131,9 +136,9 @@ class LeaseRenewer(Generic[K, V]):
 
     @contextmanager
     def locked(self) -> Iterator[dict[K, V]]:
-        """Give all leases to this thread alone inside the block: added ones are renewed from then on, removed ones no
-        more."""
-        if self._pid != os.getpid():  # after a fork: the thread and the holder of the lock are gone
+        """Yield the dictionary of leases under a lock. Leases that the block adds are renewed from then on, removed
+        ones are not."""
+        if self._pid != os.getpid():  # after a fork, neither the thread nor the holder of the lock exists
             self._held, self._thread, self._lock, self._pid = {}, None, threading.Lock(), os.getpid()
         with self._lock:
             try:

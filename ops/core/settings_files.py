@@ -1,7 +1,8 @@
-"""Read YAML and JSON files that people edit, within bounds and without ambiguous values.
+"""Read YAML and JSON files that people edit, with limits on their size and without ambiguous values.
 
-YAML 1.1 and 1.2 read some plain scalars differently (`010`, `1:30`, `no`). Such a scalar is an error here; the others
-are read by the core schema of YAML 1.2. Every error is a `ConfigError` that names the file, the field and the line.
+YAML 1.1 and 1.2 read some plain scalars differently (`010`, `1:30`, `no`). Such a scalar is rejected here. All others
+are read by the core schema of YAML 1.2 (yaml.org/spec/1.2.2, section 10.3). Every error is a `ConfigError` that names
+the file, the field and the line.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import yaml
 from ops.core.errors import ConfigError
 
 MAX_BYTES = 1_000_000
+"""Maximum size of a file in bytes."""
 MAX_VALUES = 100_000
-"""Maximum number of values in one file; the values of an alias count at each use."""
+"""Maximum number of values in a file. The values of an alias count at each use."""
 MAX_DEPTH = 40
-"""Maximum number of nesting levels."""
+"""Maximum number of nesting levels in a file."""
 _LARGEST_INT = 2**63 - 1
 
 _CORE = {
@@ -32,7 +34,7 @@ _CORE = {
     "int": re.compile(r"[-+]?(0|[1-9][0-9]*)|0x[0-9a-fA-F]+"),
     "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
 }
-"""Plain scalars of YAML 1.2's core schema, except for `0o17`, which is text in YAML 1.1."""
+"""Patterns of the plain scalars in YAML 1.2's core schema, without `0o17`, which is text in YAML 1.1."""
 _TWO_READINGS = (
     (re.compile(r"yes|no|on|off", re.IGNORECASE), "is a truth value in YAML 1.1 and text in YAML 1.2",
      "Write true or false, or put it in quotes"),
@@ -45,13 +47,17 @@ _TWO_READINGS = (
     (re.compile(r"[-+]?[0-9][0-9_.]*_[0-9_.]*"), "is a number in YAML 1.1 and text in YAML 1.2",
      "Write the number without _, or put it in quotes"),
 )  # fmt: skip
+"""Patterns of the plain scalars that YAML 1.1 and 1.2 read differently, each with its problem and remedy for the
+message."""
 _TAG = "tag:yaml.org,2002:"
 _KINDS = ((stat.S_ISDIR, "is a folder"), (stat.S_ISFIFO, "is a pipe"), (stat.S_ISSOCK, "is a socket"))
 
 
 def read_settings_text(file: Path) -> str:
-    """Return the text of a regular file of at most `MAX_BYTES`. Raises `FileNotFoundError`, and `ConfigError`
-    otherwise."""
+    """Return the text of a regular UTF-8 file of at most `MAX_BYTES` bytes.
+
+    Raises `FileNotFoundError` if there is none, and `ConfigError` if it cannot be read or is not such a file.
+    """
     try:
         mode = file.stat().st_mode  # checked before it is opened, because opening a pipe waits for a writer
         if not stat.S_ISREG(mode):
@@ -75,12 +81,16 @@ def read_settings_text(file: Path) -> str:
 
 
 def read_yaml(file: Path) -> Any:
-    """Return the value of a YAML file. Raises the errors of `read_settings_text`."""
+    """Return the value of a YAML file. Raises the errors of `read_settings_text`, and `ConfigError` for invalid or
+    ambiguous YAML."""
     return parse_yaml(read_settings_text(file), file)
 
 
 def parse_yaml(text: str, file: Path) -> Any:
-    """Return the value of YAML text, with strings for dates; `file` is named in errors. Raises `ConfigError`."""
+    """Return the value of YAML text, in which dates stay strings.
+
+    `file` is named in the errors. Raises `ConfigError` for invalid or ambiguous YAML.
+    """
     try:
         node = _compose_nodes(text, file)
     except yaml.YAMLError as error:
@@ -93,25 +103,30 @@ def parse_yaml(text: str, file: Path) -> Any:
 
 @lru_cache(maxsize=32)
 def _compose_nodes(text: str, file: Path) -> yaml.Node | None:
-    """Return the text's nodes, which callers only read. Cached, because a plan reads the same files repeatedly."""
+    """Return the root node of the text. It is cached, because a plan reads the same files repeatedly, so callers must
+    not change it."""
     return _Composer(text, file).get_single_node()
 
 
 def read_json(file: Path) -> Any:
-    """Return the value of a JSON file. Raises the errors of `read_settings_text`."""
+    """Return the value of a JSON file.
+
+    Raises the errors of `read_settings_text`, and `ConfigError` for invalid JSON, a key that occurs twice, and NaN or
+    Infinity.
+    """
     text = read_settings_text(file)
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ConfigError(file, twice[0], "is written twice", "Keep one of them")
+    def reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [name for name, _ in pairs]
+        if duplicates := [name for name in keys if keys.count(name) > 1]:
+            raise ConfigError(file, duplicates[0], "is written twice", "Keep one of them")
         return dict(pairs)
 
-    def refused(constant: str) -> NoReturn:
+    def reject_constant(constant: str) -> NoReturn:
         raise ConfigError(file, "", f"{constant} is not a finite number", "Write a number")
 
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=refused)
+        return json.loads(text, object_pairs_hook=reject_duplicate_keys, parse_constant=reject_constant)
     except RecursionError:
         raise ConfigError(file, "", "is nested too deeply", "Write fewer levels") from None
     except ValueError as error:  # also for an integer of thousands of digits
@@ -119,7 +134,7 @@ def read_json(file: Path) -> Any:
 
 
 class _Composer(yaml.SafeLoader):
-    """Nodes of the text down to `MAX_DEPTH` levels, with only those tags resolved that the text contains."""
+    """Composes YAML nodes down to `MAX_DEPTH` levels, and resolves the tags of plain scalars by `_plain`."""
 
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(text)
@@ -143,19 +158,20 @@ class _Composer(yaml.SafeLoader):
 
 
 def _plain(value: str) -> str:
+    """Return the type of a plain scalar in YAML 1.2's core schema; "unclear" if the versions of YAML differ on it."""
     if any(pattern.fullmatch(value) for pattern, *_ in _TWO_READINGS):
         return "unclear"
     return next((name for name, pattern in _CORE.items() if pattern.fullmatch(value)), "str")
 
 
 class _ValueReader:
-    """Python values of one file's nodes."""
+    """Converts the YAML nodes of one file to Python values."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._left = file, MAX_VALUES
 
     def convert(self, node: yaml.Node, path: tuple[str, ...]) -> Any:
-        """Return the value of a node at `path`. Raises `ConfigError`."""
+        """Return the value of a node, where `path` are the keys that lead to it. Raises `ConfigError`."""
         self._left -= 1
         if self._left < 0 or len(path) > MAX_DEPTH:
             self._refuse(node, path, "expands to too many values", "Use fewer aliases")
@@ -168,12 +184,14 @@ class _ValueReader:
         return self._refuse(node, path, f"has the tag {node.tag}", "Remove the tag")
 
     def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, Any]:
-        own: dict[str, Any] = {}
-        below: dict[str, Any] = {}
+        values: dict[str, Any] = {}
+        merged_values: dict[str, Any] = {}
         lines: dict[str, int] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.style is None and key.value == "<<":
-                below |= {name: each for name, each in self._merge_mappings(value, path).items() if name not in below}
+                merged_values |= {
+                    name: each for name, each in self._merge_mappings(value, path).items() if name not in merged_values
+                }
                 continue
             name = self.convert(key, path)
             if not isinstance(name, str):
@@ -183,16 +201,18 @@ class _ValueReader:
                 where = f"{'.'.join((*path, name))} (lines {lines[name]} and {line})"
                 raise ConfigError(self._file, where, "is written twice", "Keep one of them")
             lines[name] = line
-            own[name] = self.convert(value, (*path, name))
-        return below | own
+            values[name] = self.convert(value, (*path, name))
+        return merged_values | values
 
     def _merge_mappings(self, node: yaml.Node, path: tuple[str, ...]) -> dict[str, Any]:
-        parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        """Return the merged values of the merge key `<<`, in which an earlier mapping has precedence over a later
+        one."""
+        mapping_nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
         values: dict[str, Any] = {}
-        for part in parts:
-            merged = self.convert(part, (*path, "<<"))
+        for mapping_node in mapping_nodes:
+            merged = self.convert(mapping_node, (*path, "<<"))
             if not isinstance(merged, dict):
-                self._refuse(part, path, "merges (<<) what is not a mapping", "Name a mapping")
+                self._refuse(mapping_node, path, "merges (<<) what is not a mapping", "Name a mapping")
             values |= {name: each for name, each in merged.items() if name not in values}
         return values
 
@@ -228,5 +248,5 @@ class _ValueReader:
 
 
 def _shorten_path(file: Path) -> str:
-    """Return the path, shortened if its last part is too long for any file system."""
+    """Return the path as text, shortened if its last part is longer than any file system permits."""
     return str(file) if len(str(file)) < 300 else f"{str(file)[:200]}…"

@@ -1,4 +1,4 @@
-"""A SQLite file that many processes and threads use together."""
+"""A SQLite file that several processes and threads use at the same time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ T = TypeVar("T")
 BUSY_TIMEOUT_S = 60.0
 """Seconds that a writer waits for the writers of other processes."""
 PAGE_CACHE_KIB = 32_768
-"""Page cache in KiB: enough for all but the leaves of a tree of ten million keys."""
+"""SQLite's page cache in KiB. It holds all but the leaf pages of an index of ten million keys."""
 
 _MAX_VALUES_PER_STATEMENT = 500
-"""Values in one statement, which SQLite limits."""
+"""Values in one statement, whose number SQLite limits."""
 
 _REMEDIES = {
     "full": "Make room and give the same command again: what was kept is kept",
@@ -32,41 +32,41 @@ _REMEDIES = {
     "unable to open": "Make the file and its folder readable and writable for this user",
     "disk I/O": "Check the disk",
 }
-"""Words of SQLite's messages → remedy."""
+"""Maps a part of SQLite's error message to the remedy that is shown to the user."""
 _DAMAGE_WORDS = ("malformed", "Could not decode", "unsupported file format", "no such table", "no such column")
-"""Words of operational errors that only a damaged file causes: its tables are there when it has been opened."""
+"""Parts of the messages of operational errors that only a damaged file causes, because an opened file has all its
+tables."""
 _RESTORE = "Restore it from a backup (`podium restore FILE`), or move the file away so that a new one is begun"
 _RECREATED = "Give the same command again, which makes the file again"
 
 
 class UnusableFileError(DataError):
-    """The content of the file cannot be used, neither now nor later.
+    """The content of the file cannot be used, now or later.
 
-    `inode` is the file's number in its file system when it was read; None if there was no file.
+    `inode` is the inode number of the file when it was read; None if there was no file.
     """
 
     inode: int | None = None
 
 
 class DamagedDatabaseError(UnusableFileError):
-    """The file is not a database any more, or its content is not what was written."""
+    """The file is no longer a SQLite database, or its content differs from what was written."""
 
 
 class OtherVersionError(UnusableFileError):
-    """The file is a database of another version of Podium, whose tables may mean something else."""
+    """The file is a database of another version of Podium, whose tables may have another meaning."""
 
 
 class SqliteFile:
-    """A SQLite file in WAL mode, with one connection per process behind a lock.
+    """A SQLite file in WAL mode (write-ahead log), with one connection per process that its threads use in turn.
 
-    With ``synchronous=NORMAL`` a committed row outlives the death of every process
-    (kill -9 included); a power cut can cost the commits since the last checkpoint,
-    and never damages the file.
+    With ``synchronous=NORMAL``, committed rows survive the death of every process (also by SIGKILL). A power failure
+    can lose the commits since the last checkpoint, but does not damage the file (sqlite.org/wal.html).
 
-    The statements of `schema` make the tables of a new file, whose ``user_version`` is then `version`. A file of a
-    version in `earlier` is brought up to `version` by the statements there. A file of another version raises
-    `OtherVersionError`. `is_disposable`: the content can be made again, so that users do their work through
-    `run_or_recreate`, which does not stop for a damaged file. `remedy`: what a person does about another damaged file.
+    The statements of `schema` create the tables of a new file and set its ``user_version`` to `version`. `earlier` maps
+    an earlier version to the statements that upgrade such a file to `version`. Every other version raises
+    `OtherVersionError`. With `is_disposable`, the content can be computed again, and callers use `run_or_recreate`,
+    which replaces a damaged file. `remedy` tells the user what to do about a damaged file that is not disposable.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class SqliteFile:
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection, in autocommit mode, to this thread alone inside the block.
+        """Yield the connection, in autocommit mode, for exclusive use by this thread.
 
-        Raises `DataError` for a file that cannot be used now (a full disk, a held lock, no permission), and
-        `DamagedDatabaseError` for one that is not a database any more. Earlier commits are kept, uncommitted changes
-        are not.
+        Raises `DataError` if the file cannot be used now (the disk is full, another process holds the lock, or
+        permission is missing), and `DamagedDatabaseError` if it is not a database any more. Earlier commits are kept;
+        uncommitted changes are lost.
         """
         inode = None
         try:
@@ -108,21 +108,23 @@ class SqliteFile:
             error.inode = inode
             raise
         except sqlite3.DatabaseError as error:
-            said = str(error)
+            message = str(error)
             operational = isinstance(error, sqlite3.OperationalError)
-            if type(error) is sqlite3.DatabaseError or (operational and any(words in said for words in _DAMAGE_WORDS)):
-                raise self._damaged_error(self.path, said, inode) from error
+            if type(error) is sqlite3.DatabaseError or (
+                operational and any(words in message for words in _DAMAGE_WORDS)
+            ):
+                raise self._damaged_error(self.path, message, inode) from error
             if not operational:
                 raise
             if folder := next((file for file in self._files() if file.is_dir()), None):
                 raise self._damaged_error(folder, "is a folder, and a database belongs there", inode) from error
-            known = [remedy for words, remedy in _REMEDIES.items() if words in said]
-            if not known:
+            remedies = [remedy for words, remedy in _REMEDIES.items() if words in message]
+            if not remedies:
                 raise
-            raise DataError(self.path, "", said, known[0]) from error
+            raise DataError(self.path, "", message, remedies[0]) from error
 
     def damaged_error(self, why: str) -> DamagedDatabaseError:
-        """Return the error that says that the content of this file is not what was written."""
+        """Return an error which says that the content of this file differs from what was written."""
         return self._damaged_error(self.path, why, self._inode)
 
     def _damaged_error(self, file: Path, why: str, inode: int | None) -> DamagedDatabaseError:
@@ -131,9 +133,10 @@ class SqliteFile:
         return error
 
     def run_or_recreate(self, work: Callable[[], T]) -> T:
-        """Run `work`, and again with a new file if the present one is damaged or of another version of Podium.
+        """Call `work` and return its result. If the file is damaged or of another version, call it again with a new
+        file.
 
-        This is for content that can be made again; `work` must be repeatable. Raises `DataError` for a file that cannot
+        This is for content that can be computed again. `work` must be repeatable. Raises `DataError` if the file cannot
         be used now.
         """
         try:
@@ -144,7 +147,7 @@ class SqliteFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection that is only read from. Where there is no file yet, none is made: its tables are empty."""
+        """Yield a connection for reading. If there is no file yet, none is created; the tables are then empty."""
         if self._connection is None and self._is_absent():
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
                 for statement in self._schema:
@@ -160,27 +163,29 @@ class SqliteFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Run one transaction that holds the write lock from its start, so that values read in it stay valid."""
+        """Run the block in a transaction that holds the write lock from its start, so that values read in it stay
+        valid."""
         with self.connection() as connection, _transaction(connection):
             yield connection
 
     def close(self) -> None:
-        """Close this process's connection; the next use opens a new one."""
+        """Close this process's connection. The next use opens a new one."""
         with self._lock:
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
             self._connection = None
 
     def delete(self) -> None:
-        """Close the connection and remove the file; no other process may use it."""
+        """Close the connection and delete the file. No other process may be using it."""
         self.close()
         for file in reversed(self._files()):
             file.unlink(missing_ok=True)
 
     def set_aside(self, why: UnusableFileError) -> Path | None:
-        """Rename a file that is not a database any more, and return its new path; the next use begins a new file.
+        """Rename an unusable file and return its new path. The next use creates a new file.
 
-        Nothing is renamed if another thread or process has done so since `why` was raised.
+        Returns None, and renames nothing, if another thread or process has replaced the file since the error `why` was
+        raised.
         """
         with self._lock:
             self.close()
@@ -197,12 +202,12 @@ class SqliteFile:
         return aside
 
     def _files(self) -> tuple[Path, ...]:
-        """Return the file, its log of recent commits, and that log's index."""
+        """Return the paths of the file, its write-ahead log, and the log's index."""
         return self.path, *(self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm"))
 
     def _open(self) -> sqlite3.Connection:
-        # A connection inherited through a fork must be neither used nor closed: both would release the parent's locks.
-        # It is only dropped.
+        # A connection inherited through a fork is only dereferenced, because using or closing it would release the
+        # parent's locks.
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
@@ -217,9 +222,9 @@ class SqliteFile:
         return connection
 
     def _create_tables(self, connection: sqlite3.Connection) -> None:
-        """Make all tables in one transaction, so that a kill leaves an empty file."""
+        """Create all tables in one transaction, so that a killed process leaves an empty file."""
         with _transaction(connection):
-            if self._has_current_tables(connection):  # by another process
+            if self._has_current_tables(connection):  # another process has created them meanwhile
                 return
             found = _read_version(connection)
             if found in self._earlier:
@@ -229,9 +234,13 @@ class SqliteFile:
             connection.execute(f"PRAGMA user_version={self._version}")
 
     def _has_current_tables(self, connection: sqlite3.Connection) -> bool:
-        """Return whether the file has its tables; False for a new one, and for one that is carried over. Raises
-        `OtherVersionError`."""
-        tables = _has_tables(connection)  # before the version: another process makes both in one transaction
+        """Return whether the file has the tables of this version; False for a new file and for one that has to be
+        upgraded.
+
+        Raises `OtherVersionError` for all other versions.
+        """
+        # The tables are looked up before the version, because another process may create both in one transaction.
+        tables = _has_tables(connection)
         version = _read_version(connection)
         if version == self._version:
             return True
@@ -256,7 +265,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a new file to WAL. If several processes do so at once, SQLite does not wait but fails."""
+    """Switch a new file to WAL mode, with retries, because SQLite fails at once if several processes do so at the same
+    time."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -269,7 +279,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _read_inode(file: Path) -> int | None:
-    """Return the number by which the file system knows the file; None if there is none."""
+    """Return the inode number of a file; None if there is no such file."""
     try:
         return file.stat().st_ino
     except OSError:
@@ -285,18 +295,19 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 
 def has_content(path: Path) -> bool:
-    """Return whether there is a SQLite file that is not empty, or its log, or something else in its place."""
+    """Return whether a SQLite file, or its log, is not empty. A folder in the place of one of them counts as
+    content."""
     files = (path, path.with_name(f"{path.name}-wal"))
     return any(file.is_dir() or (file.exists() and file.stat().st_size > 0) for file in files)
 
 
 def split_into_batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Give parts that are small enough for one statement."""
+    """Yield parts of `values` that are small enough for one SQL statement."""
     return (
         values[start : start + _MAX_VALUES_PER_STATEMENT] for start in range(0, len(values), _MAX_VALUES_PER_STATEMENT)
     )
 
 
 def placeholders(values: Sequence[str]) -> str:
-    """Return the placeholders of these values for a statement's `IN (…)`."""
+    """Return the placeholders ("?,?,?") of these values for the `IN (…)` of a statement."""
     return ",".join("?" * len(values))

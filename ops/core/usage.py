@@ -1,4 +1,5 @@
-"""The one record of what a call used: its tokens as the provider bills them, and the cost that the provider states."""
+"""What a call used: its tokens by the categories in which providers bill them, and the cost that the provider
+states."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ Whole = Literal["prompt_tokens", "completion_tokens"]
 
 
 class TokenPart(NamedTuple):
-    """A part of the prompt's or of the completion's tokens that providers bill at a rate of its own."""
+    """A category of prompt or completion tokens for which providers have a rate of their own."""
 
     name: str
     """The field of `Usage` that counts these tokens."""
     whole: Whole
-    """The field of `Usage` that includes them."""
+    """The field of `Usage` whose count includes these tokens."""
     rate: str
-    """The field of a price with their rate. Without a rate of their own they cost as much as the rest of the whole."""
+    """The field of a price that holds the rate. If it is not set, these tokens cost as much as the others of `whole`.
+    """
 
 
 TOKEN_PARTS = (
@@ -26,48 +28,48 @@ TOKEN_PARTS = (
     TokenPart("cache_write_tokens", "prompt_tokens", "cache_write"),
     TokenPart("reasoning_tokens", "completion_tokens", "reasoning"),
 )
-"""All parts. Price, reservation, plan and the reading of a reply loop over them."""
+"""All categories. Prices, reservations, plans and the reading of replies iterate over them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens of one call, by the rates at which they are billed.
+    """The tokens of one call, by the categories in which they are billed.
 
-    The prompt's tokens include the cached ones and those that are written to the cache, and the completion's include
-    those of reasoning, whichever way the provider counts them.
+    `prompt_tokens` includes cached tokens and tokens written to the cache, and `completion_tokens` includes reasoning
+    tokens, even if the provider counts them separately.
     """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_prompt_tokens: int = 0
-    """Tokens of the prompt that the provider read from its own cache."""
+    """Prompt tokens that the provider read from its prompt cache."""
     cache_write_tokens: int = 0
-    """Tokens of the prompt that the provider wrote to its own cache."""
+    """Prompt tokens that the provider wrote to its prompt cache."""
     reasoning_tokens: int = 0
-    """Tokens of the completion that are reasoning."""
+    """Completion tokens that belong to the model's reasoning."""
     service_tier: str = ""
-    """The service tier at which the call was served ("priority", "flex" …); "" for the standard one."""
+    """The service tier of the call, for example "priority" or "flex"; "" for the standard tier."""
     stated_usd: float | None = None
     """The cost in USD that the provider states; None if it states none."""
 
     @property
     def tokens(self) -> int:
-        """All tokens of the prompt and of the completion."""
+        """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
     def as_dict(self) -> dict[str, Any]:
-        """Return every field by its name."""
+        """Return all fields by name."""
         return asdict(self)
 
 
 _ARROW_TYPES = {"int": "int64", "str": "string", "float | None": "float64"}
 USAGE_COLUMNS = {part.name: _ARROW_TYPES[str(part.type)] for part in fields(Usage)}
-"""The columns of a usage in a table, each with its Arrow type."""
+"""The columns of a usage in a table with their Arrow types."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeanUsage:
-    """The mean tokens of several calls, or the tokens that are expected of one; a part is named as in `Usage`."""
+    """Mean or expected numbers of tokens of a call. The fields are those of `Usage`."""
 
     prompt_tokens: float = 0.0
     completion_tokens: float = 0.0
@@ -79,7 +81,8 @@ class MeanUsage:
 
     @classmethod
     def of(cls, usages: Iterable[Usage]) -> MeanUsage:
-        """Return the means of the standard service tier's parts. Raises `ValueError` for no usage."""
+        """Return the means over these calls, for the standard service tier. Raises `ValueError` if there are no
+        calls."""
         usages = list(usages)
         names = ("prompt_tokens", "completion_tokens", *(part.name for part in TOKEN_PARTS))
         means: dict[str, Any] = {name: fmean(getattr(usage, name) for usage in usages) for name in names}

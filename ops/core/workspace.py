@@ -1,4 +1,4 @@
-"""The paths of a workspace in one object, which tests can replace."""
+"""All paths of a workspace, derived from its root, so that tests can use another root."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from ops.core.errors import PodiumError
 
 @dataclass(frozen=True)
 class Workspace:
-    """A checkout, or a folder made by `podium init`: `config/`, `data/`, `dvc.yaml` at `root`, state in `.podium/`.
+    """A checkout of the repository, or a folder that `podium init` created.
 
-    A `rehearsal` reads the same data and the same cache, and writes its results (policies, runs, scores, models) into
-    its own folder, so that rehearsed scores are never beside real ones.
+    `root` contains `config/`, `data/` and `dvc.yaml`; everything that runs write is in `.podium/`. With `rehearsal`,
+    data and cache are the same, and results (policies, runs, scores, models) are written into a folder of their own, so
+    that they are never mixed with results of real runs.
     """
 
     root: Path
     rehearsal: bool = False
     kept_texts: Path | None = field(default=None, compare=False)
-    """The folder in which a run's snapshot stores its texts; None: the original folders."""
+    """The folder in which a run's snapshot keeps its texts; None to read them from the original folders."""
 
     @classmethod
     def find(cls) -> Workspace:
-        """Return `$PODIUM_ROOT`, or the nearest parent folder with `dvc.yaml` and `config/`. Raises `PodiumError` if
-        there is none."""
+        """Return the workspace at `$PODIUM_ROOT`, or at the nearest parent folder with `dvc.yaml` and `config/`.
+
+        Raises `PodiumError` if there is none.
+        """
         if value := os.environ.get("PODIUM_ROOT"):
             return cls(Path(value).resolve())
         try:
@@ -40,26 +43,28 @@ class Workspace:
 
     @property
     def config(self) -> Path:
+        """The folder of recipes, pools and other settings."""
         return self.root / "config"
 
     @property
     def environment_file(self) -> Path:
-        """Keys and addresses, which git ignores."""
+        """The file with API keys and server addresses, which git ignores."""
         return self.root / ".env"
 
     @property
     def data(self) -> Path:
-        """DVC's outputs: `raw/`, `shortlist.jsonl`, `responses/`, `profiles.json`, `training_mix.jsonl`."""
+        """The folder of DVC's outputs: `raw/`, `shortlist.jsonl`, `responses/`, `profiles.json`,
+        `training_mix.jsonl`."""
         return self.root / "data"
 
     @property
     def texts(self) -> Path:
-        """Texts that people write and a run reads besides `config/`: `few_shots/`, `cold_start/`."""
+        """The folder of texts besides `config/` that people write and runs read: `few_shots/`, `cold_start/`."""
         return self.kept_texts or self.data
 
     @property
     def state(self) -> Path:
-        """Everything that runs leave behind and git ignores."""
+        """The folder of everything that runs write, which git ignores."""
         return self.root / ".podium"
 
     @property
@@ -73,45 +78,47 @@ class Workspace:
 
     @property
     def snapshots(self) -> Path:
-        """The snapshots of all runs, by key."""
+        """The folder of the snapshots of all runs, by their keys."""
         return self.state / "snapshots"
 
     @property
     def cache(self) -> Path:
-        """Folder of the response cache."""
+        """The folder of the store with paid responses."""
         return self.state / "cache"
 
     @property
     def ledger(self) -> Path:
-        """SQLite file of the budget ledger."""
+        """The SQLite file of the ledger, which records spending."""
         return self.state / "ledger.sqlite"
 
     @property
     def policies(self) -> Path:
-        """Base policies, one folder per content key."""
+        """The folder of base policies, with one folder for each key of their inputs."""
         return self.results_folder / "policies"
 
     @property
     def runs(self) -> Path:
-        """Training runs (checkpoints, curves), one folder per content key."""
+        """The folder of training runs (checkpoints, curves), with one folder for each key of their inputs."""
         return self.results_folder / "runs"
 
     @property
     def scores(self) -> Path:
-        """Per-question evaluation results, one file per model and benchmark."""
+        """The folder of evaluation results for each question, with one file for each model and benchmark."""
         return self.results_folder / "scores"
 
     @property
     def reports(self) -> Path:
-        """The reports' pages."""
+        """The folder of the reports' pages."""
         return self.results_folder / "reports"
 
     @property
     def mlflow_uri(self) -> str:
-        """`$MLFLOW_TRACKING_URI`, or the workspace's SQLite store; a rehearsal always uses its own."""
-        own = f"sqlite:///{self.results_folder / 'mlflow' / 'mlflow.db'}"
-        return own if self.rehearsal else os.environ.get("MLFLOW_TRACKING_URI") or own
+        """The address in `$MLFLOW_TRACKING_URI`, or that of the workspace's SQLite store, which a rehearsal always
+        uses."""
+        local_uri = f"sqlite:///{self.results_folder / 'mlflow' / 'mlflow.db'}"
+        return local_uri if self.rehearsal else os.environ.get("MLFLOW_TRACKING_URI") or local_uri
 
     @property
     def mlflow_artifacts(self) -> Path:
+        """The folder of the artifacts in the workspace's own MLflow store."""
         return self.results_folder / "mlflow" / "artifacts"

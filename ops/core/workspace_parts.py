@@ -1,10 +1,10 @@
-"""The parts of a workspace that cost money or cannot be made again, and how they know of each other.
+"""Notice the loss of the parts of a workspace that cost money or cannot be computed again.
 
-Ledger, response cache and registry are databases of their own. One that is gone or empty would be begun anew without a
-word: the caps would forget what was spent, responses would be paid for again, the champion would be unknown. Therefore
-each part is compared with what the others hold, and with `parts.json`, which says how much each part held when a
-command last looked. That file only helps to notice a loss: nothing is missing if it is deleted. A part that a server of
-a team has is not compared.
+Ledger, response cache and registry are separate databases. Without this check, a part that was deleted or emptied would
+be created anew silently: the caps would forget what was spent, responses would be paid for again, or the champion would
+be unknown. Each part is therefore compared with the contents of the others, and with `parts.json`, which records how
+much each part held when a command last looked. That file is only used to notice a loss and may be deleted. Parts that
+are on a team's server are not checked.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ from ops.core.errors import DataError, PodiumError
 from ops.core.workspace import Workspace
 
 ACCEPT_OPTION = "--accept-missing"
-"""The option with which a person agrees to go on without a part that is missing."""
+"""The command-line option with which a user agrees to continue without a missing part."""
 
 
 class WorkspacePart(NamedTuple):
-    """One part: a SQLite file or a folder of files, by its path below `.podium`."""
+    """One part of a workspace: a SQLite file or a folder, with its path below `.podium`."""
 
     name: str
     relative_path: str
     server_variable: str = ""
-    """The environment variable that names the server which, if set, has this part instead."""
+    """The environment variable with the address of a server. If it is set, the server holds this part."""
     tables: tuple[str, ...] = ()
-    """Tables, or conditions on them, whose rows are the contents; none for a folder."""
+    """The tables whose rows are counted, each possibly with a condition; empty for a folder, whose files are counted.
+    """
     unit: str = ""
-    """The word for several rows."""
+    """The noun for what is counted, in the plural."""
     loss: str = ""
-    """What happens if the part is begun anew."""
+    """The consequence, in a message, of creating the part anew."""
 
     def is_on_server(self, workspace: Workspace) -> bool:
+        """Return whether a server holds this part instead of the workspace."""
         # MLflow keeps the address of an own store in the environment too, while it is in use.
         own = f"sqlite:///{workspace.state / REGISTRY.relative_path}"
         return os.environ.get(self.server_variable) not in (None, "", own)
@@ -57,7 +59,7 @@ CACHE = WorkspacePart(
     "responses", "responses would be paid for again",
 )  # fmt: skip
 STORE_VERSION = 4
-"""The schema of the store's file (`ops.store.sqlite_file`)."""
+"""The version of the tables in the store's file (`ops.store.sqlite_file`)."""
 EARLIER_STORES = {
     3: (
         "ALTER TABLE responses RENAME TO entries",
@@ -66,7 +68,8 @@ EARLIER_STORES = {
         "CREATE INDEX kinds ON entries (kind)",
     ),
 }
-"""Earlier version → statements that make such a file, which had paid responses only, one of `STORE_VERSION`."""
+"""Maps an earlier version of the store, which held paid responses only, to the statements that upgrade it to
+`STORE_VERSION`."""
 REGISTRY = WorkspacePart(
     "registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI", ("runs", "model_versions"), "runs and versions",
     "the champion and all versions would be unknown",
@@ -74,55 +77,54 @@ REGISTRY = WorkspacePart(
 ARTIFACTS = WorkspacePart("artifacts", "mlflow/artifacts", "MLFLOW_TRACKING_URI", (), "files")
 SNAPSHOTS = WorkspacePart("snapshots", "snapshots")
 ALERTS = WorkspacePart("alerts", "alerts.jsonl", unit="alerts")
-"""The record of alerts, a line of JSON each."""
+"""The record of alerts, with one line of JSON for each."""
 RUNS = WorkspacePart("runs", "dagster/history/runs.db", tables=("runs",), unit="runs")
 """Dagster's list of runs. A workspace whose runs are in Postgres does not have this file."""
 RECORDS = (ALERTS, RUNS)
-"""What only informs: no command stops if it is lost, and those that show it say so."""
+"""Parts that only inform. Their loss stops no command, but commands that show them report it."""
 PARTS = (LEDGER, CACHE, REGISTRY, ARTIFACTS, SNAPSHOTS)
-"""In the order in which a backup copies them: artifacts after the registry that names them."""
+"""The parts in the order in which a backup copies them. Artifacts follow the registry, which refers to them."""
 _EVIDENCE = {LEDGER: CACHE, CACHE: LEDGER, REGISTRY: ARTIFACTS}
-"""Each part that is compared, and the part that has contents only if it has."""
+"""Maps each checked part to another part that has contents only if the first one has contents too."""
 
 
 def find_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[DataError]:
-    """Return a one-line error with a remedy for each part that is gone, empty, begun anew or unreadable, although it
-    held something.
+    """Return an error for each part that held something before and is now missing, empty, created anew or unreadable.
 
-    `parts`: look at these only. Nothing is made or changed. Raises `DataError` for a database that another
-    process holds.
+    With `parts`, only these are checked. Nothing is created or changed. Raises `DataError` if another process holds a
+    database.
     """
-    noted = _read_record(workspace)
-    found = []
+    recorded = _read_record(workspace)
+    errors = []
     for part in parts or tuple(_EVIDENCE):
         file, count = workspace.state / part.relative_path, _count_contents(workspace, part)
         if count is None:
             continue
         if count < 0:
             state = "is a folder" if file.is_dir() else "is not a database any more"
-            proof = "a database belongs there"
+            evidence = "a database belongs there"
         else:
             state = f"holds {count:,} {part.unit}" if count else "is empty" if file.exists() else "is missing"
-            proof = _find_evidence(workspace, part, count, noted)
-        if proof:
+            evidence = _find_evidence(workspace, part, count, recorded)
+        if evidence:
             repairable = part is CACHE and count < 0
             begin = "Repair it with `podium cache verify --repair`, or restore" if repairable else "Restore"
             remedy = (
                 f"{begin} it with `podium restore FILE`; or add {ACCEPT_OPTION} to the command that spends "
                 f"(`podium run`), which begins a new one: {part.loss}"
             )
-            found.append(DataError(file, "", f"{state}, and {proof}", remedy))
-    return found
+            errors.append(DataError(file, "", f"{state}, and {evidence}", remedy))
+    return errors
 
 
 def find_lost_records(workspace: Workspace, *records: WorkspacePart) -> list[DataError]:
-    """Return a one-line error for each of these `RECORDS`, or of all, that holds less than it held before.
+    """Return an error for each of these `RECORDS`, or of all, that holds less than it held before.
 
-    A single deleted run does not count, because Dagster's UI can delete runs.
+    A deleted run is no loss while at least half of the runs are left, because Dagster's UI can delete runs.
     """
-    noted, found = _read_record(workspace), []
+    recorded, errors = _read_record(workspace), []
     for part in records or RECORDS:
-        count, before = _count_contents(workspace, part) or 0, noted.get(part.name, 0)
+        count, before = _count_contents(workspace, part) or 0, recorded.get(part.name, 0)
         if count >= before or (part is RUNS and 2 * count >= before):
             continue
         file = workspace.state / part.relative_path
@@ -130,25 +132,28 @@ def find_lost_records(workspace: Workspace, *records: WorkspacePart) -> list[Dat
         remedy = (
             f"Put the file back from a copy of yours; or go on without the others: add {ACCEPT_OPTION} to `podium run`"
         )
-        found.append(DataError(file, "", f"{state}, and it held {before:,} before", remedy))
-    return found
+        errors.append(DataError(file, "", f"{state}, and it held {before:,} before", remedy))
+    return errors
 
 
-def _find_evidence(workspace: Workspace, part: WorkspacePart, count: int, noted: Mapping[str, int]) -> str:
-    """Return what shows that a part with this contents held more; "" if nothing does."""
-    before, other = noted.get(part.name, 0), _EVIDENCE[part]
-    if 2 * count < before:  # a part may lose entries one by one, which are damaged or not wanted any more
+def _find_evidence(workspace: Workspace, part: WorkspacePart, count: int, recorded: Mapping[str, int]) -> str:
+    """Return the reason to believe that a part held more than `count` before; "" if there is none."""
+    before, other = recorded.get(part.name, 0), _EVIDENCE[part]
+    if 2 * count < before:  # some entries may have been removed legitimately, because they were damaged or unwanted
         return f"it held {before:,} {part.unit} before"
-    # A person has agreed to this state; or the first calls are booked and have no response that is kept.
-    agreed = part.name in noted and (noted.get(other.name, 0) > 0 or part is CACHE)
-    is_used = (workspace.state / part.relative_path).parent.is_dir()  # else this kind of part was never made here
-    if is_used and not (count or agreed) and (held := _count_contents(workspace, other) or 0) > 0:
-        return f"{workspace.state / other.relative_path} holds {held:,} {other.unit}"
+    # Either a user has accepted this state, or the first calls are in the ledger and no response was stored yet.
+    is_accepted = part.name in recorded and (recorded.get(other.name, 0) > 0 or part is CACHE)
+    is_used = (workspace.state / part.relative_path).parent.is_dir()  # otherwise this part was never created here
+    if is_used and not (count or is_accepted) and (other_count := _count_contents(workspace, other) or 0) > 0:
+        return f"{workspace.state / other.relative_path} holds {other_count:,} {other.unit}"
     return ""
 
 
 def check_parts(workspace: Workspace) -> None:
-    """Note what the parts hold. Raises `DataError` if one is missing, `PodiumError` with a line each if several are."""
+    """Check all parts and record how much they hold.
+
+    Raises `DataError` if one part is missing, and `PodiumError` with a line for each if several are.
+    """
     found = find_missing_parts(workspace)
     if len(found) > 1:
         raise PodiumError("\n".join(map(str, found)))
@@ -158,49 +163,57 @@ def check_parts(workspace: Workspace) -> None:
 
 
 def record_parts(workspace: Workspace) -> None:
-    """Write down what the parts hold, for later comparisons, if it is more than is written down."""
-    noted = _read_record(workspace)
+    """Record how much each part holds, for later comparisons, if it is more than is recorded."""
+    recorded = _read_record(workspace)
     counts = {part.name: _count_contents(workspace, part) or 0 for part in (*_EVIDENCE, ARTIFACTS, *RECORDS)}
-    _write_record(workspace, noted | {name: count for name, count in counts.items() if count > noted.get(name, 0)})
+    _write_record(
+        workspace, recorded | {name: count for name, count in counts.items() if count > recorded.get(name, 0)}
+    )
 
 
 def accept_missing_parts(workspace: Workspace, *parts: WorkspacePart) -> list[Path]:
-    """Take the present contents of these parts, or of all, for complete. Returns the new names of unreadable files."""
-    aside, agreed = [], dict[str, int]()
+    """Record the present contents of these parts, or of all, as complete.
+
+    Unreadable files are renamed; returns their new paths.
+    """
+    renamed, accepted = [], dict[str, int]()
     for part in parts or tuple(_EVIDENCE):
         count, file = _count_contents(workspace, part), workspace.state / part.relative_path
         if count is None:
             continue
-        agreed[part.name] = max(count, 0)
+        accepted[part.name] = max(count, 0)
         if count < 0:
-            aside.append(file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}")))
+            renamed.append(file.rename(file.with_name(f"{file.name}.damaged-{time.time_ns()}")))
             for log in (file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
                 log.unlink(missing_ok=True)
-    # A person who agrees to all that is missing agrees to lost records too.
-    counted = (ARTIFACTS,) if parts else (ARTIFACTS, *RECORDS)
-    others = {part.name: max(_count_contents(workspace, part) or 0, 0) for part in counted}
-    _write_record(workspace, _read_record(workspace) | others | agreed)
-    return aside
+    # A user who accepts the loss of all parts accepts lost records too.
+    also_counted = (ARTIFACTS,) if parts else (ARTIFACTS, *RECORDS)
+    others = {part.name: max(_count_contents(workspace, part) or 0, 0) for part in also_counted}
+    _write_record(workspace, _read_record(workspace) | others | accepted)
+    return renamed
 
 
 def _count_contents(workspace: Workspace, part: WorkspacePart) -> int | None:
-    """Return how much a part holds: -1 if it is no database any more, None if it is on a server or may not be read."""
+    """Return how many rows, files or alerts a part holds.
+
+    Returns −1 if its file is not a SQLite database any more, and None if a server holds the part or it may not be read.
+    """
     file = workspace.state / part.relative_path
     if part.is_on_server(workspace):
         return None
     if part is ALERTS:
         return _readable_lines(file)
     if not part.tables:
-        return sum(each.is_file() for each in file.rglob("*"))
+        return sum(path.is_file() for path in file.rglob("*"))
     if not file.exists():
         return 0
     if file.is_file() and not (os.access(file, os.R_OK | os.W_OK) and os.access(file.parent, os.W_OK)):
-        return None  # the command that uses it reports that
+        return None  # the command that uses the part reports missing permissions
     return count_rows(file, part.tables)
 
 
 def _readable_lines(file: Path) -> int:
-    """Return how many lines of a file hold a JSON object each; 0 if there is no such file."""
+    """Return how many lines of a file are JSON objects; 0 if there is no such file."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -213,8 +226,10 @@ def _readable_lines(file: Path) -> int:
 
 
 def count_rows(file: Path, tables: tuple[str, ...]) -> int:
-    """Return the number of rows in those of the tables that a SQLite file has; -1 if it is no whole database. Raises
-    `DataError` if another process holds it."""
+    """Return the total number of rows in those of the `tables` that exist in a SQLite file; −1 if the file is damaged.
+
+    Raises `DataError` if another process holds the file.
+    """
     try:
         if _is_truncated(file):
             return -1
@@ -234,27 +249,30 @@ def count_rows(file: Path, tables: tuple[str, ...]) -> int:
 
 
 def _is_truncated(file: Path) -> bool:
-    """Return whether a SQLite file is shorter than its header says. One with a log may be, while it is written."""
+    """Return whether a SQLite file is shorter than its header says. A file with a log is not checked: it may be shorter
+    until the log is written back."""
     log = file.with_name(f"{file.name}-wal")
     if log.exists() and log.stat().st_size > 0:
         return False
     with file.open("rb") as content:
         header = content.read(100)
-    size = int.from_bytes(header[16:18], "big")  # of a page; 1 stands for 65,536
+    size = int.from_bytes(
+        header[16:18], "big"
+    )  # the page size, where 1 stands for 65,536 (sqlite.org/fileformat2.html)
     return file.stat().st_size < int.from_bytes(header[28:32], "big") * (65_536 if size == 1 else size)
 
 
 def _read_record(workspace: Workspace) -> dict[str, int]:
     try:
-        noted = json.loads(_record_file(workspace).read_text(encoding="utf-8"))
-        return {str(name): int(count) for name, count in noted.items()}
-    except (OSError, ValueError, AttributeError, TypeError):  # it only helps to notice a loss
+        recorded = json.loads(_record_file(workspace).read_text(encoding="utf-8"))
+        return {str(name): int(count) for name, count in recorded.items()}
+    except (OSError, ValueError, AttributeError, TypeError):  # without the record, only some losses are not noticed
         return {}
 
 
 def _write_record(workspace: Workspace, held: Mapping[str, int]) -> None:
     if held != _read_record(workspace):
-        with suppress(OSError):  # a full disk is reported by what the command is for, and the note stays as it was
+        with suppress(OSError):  # a full disk is reported by the command's own work, and the record stays unchanged
             write_text(_record_file(workspace), json.dumps(held, indent=1) + "\n")
 
 

@@ -1,6 +1,7 @@
-"""The results table: a row for each system, question and repeat, and every figure that is computed from these rows.
+"""The results table, with one row for each system, question and repeat, and every figure that is computed from its
+rows.
 
-What belongs here: the record of a row, the Parquet files, pricing, summaries as polars expressions, and statistics as
-functions over arrays. What does not: who answers the questions (`ops.evaluation`) and the decision that follows from
-the figures (`ops.release`).
+This package holds the record of a row, the Parquet files, the prices, summaries as polars expressions, and statistics
+as functions over arrays. Who answers the questions is the task of `ops.evaluation`, and the decisions that follow from
+the figures are taken in `ops.release`.
 """

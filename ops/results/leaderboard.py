@@ -1,6 +1,6 @@
-"""Reports of an evaluation: the table in the terminal, the leaderboard's tables, and charts.
+"""The leaderboard of an evaluation: the table in the terminal, the tables of the report, and charts.
 
-Reports show names and numbers, never a question or an answer: GPQA asks that its questions are not published.
+They show names and numbers but never a question or an answer, because GPQA asks that its questions are not published.
 """
 
 from __future__ import annotations
@@ -27,30 +27,35 @@ if TYPE_CHECKING:
 
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
 UNCERTAINTY_NOTE = "± one standard error; … 95 % interval where that is lopsided"
-"""The note below a table of `format_accuracy`."""
+"""The note below a table whose cells `format_accuracy` has formatted."""
 TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, p95 of latency"
+"""The title of the full table in the terminal."""
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Scores of all systems in display order, the Conductor first: name → benchmark → summary."""
+    """The summaries of all systems by system and benchmark, in display order with the Conductor first."""
 
     systems: Mapping[str, Mapping[str, Summary]]
 
     @property
     def benchmarks(self) -> list[str]:
-        """The benchmarks with a score, in the registry's order: training benchmarks first."""
+        """The names of the benchmarks that any system was scored on, training benchmarks first."""
         seen = {name for scores in self.systems.values() for name in scores}
         known = [name for name in BENCHMARKS if name in seen]
         return known + sorted(seen - set(known))
 
     def mean_accuracy(self, system: str, over: Sequence[str]) -> MeanEstimate:
-        """Return the unweighted mean accuracy over the benchmarks in `over` that the system was scored on."""
+        """Return a system's unweighted mean accuracy over those benchmarks in `over` that it was scored on."""
         scores = self.systems[system]
         return average_estimates([scores[name].accuracy for name in over if name in scores])
 
     def mean_cost(self, system: str, over: Sequence[str]) -> AnswerCost:
-        """Return what a question costs, as the unweighted mean over the benchmarks in `over`, or NaN."""
+        """Return a system's mean cost of a question over those benchmarks in `over` that it was scored on; NaN if there
+        are none.
+
+        All benchmarks have the same weight.
+        """
         scores = self.systems[system]
         return AnswerCost.mean([AnswerCost.from_summary(scores[name]) for name in over if name in scores])
 
@@ -60,9 +65,10 @@ def build_leaderboard(
     baselines: Mapping[str, Mapping[str, Summary]],
     cold_start: Rows | None = None,
 ) -> Leaderboard:
-    """Make the leaderboard of the Conductor, its cold start and the baselines, in display order.
+    """Return the leaderboard of the Conductor, its cold start and the baselines, in this order.
 
-    `baselines` is the result of `standings`.
+    `conductor` and `cold_start` are their rows. `baselines` maps a system and a benchmark to a summary, in display
+    order.
     """
     systems: dict[str, Mapping[str, Summary]] = {"Conductor": summarize(conductor)}
     if cold_start is not None:
@@ -71,46 +77,49 @@ def build_leaderboard(
 
 
 def build_systems_table(board: Leaderboard) -> Table:
-    """Return the short table for the terminal: mean accuracies and cost per system, at most 80 columns wide."""
+    """Return the short table for the terminal with each system's mean accuracies and cost, at most 80 columns wide."""
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
-    shown.add_column("system", overflow="fold")
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("system", overflow="fold")
     for head in ("in-domain, %", "OOD, %", "USD a question"):
-        shown.add_column(head, justify="right", no_wrap=True)
+        table.add_column(head, justify="right", no_wrap=True)
     for system in board.systems:
         price = board.mean_cost(system, training_benchmarks()).usd
         cells = (*(format_accuracy(board.mean_accuracy(system, of())) for of in (training_benchmarks, ood_benchmarks)),
                  "–" if math.isnan(price) else f"{price:.6f}")  # fmt: skip
-        shown.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
-    return shown
+        table.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
+    return table
 
 
 def build_leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
-    """Return the full table for the terminal: one row per benchmark and mean, one column per system."""
+    """Return the full table for the terminal, with a row for each benchmark and mean and a column for each system."""
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0))
-    shown.add_column("benchmark", no_wrap=True)
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0))
+    table.add_column("benchmark", no_wrap=True)
     for system in board.systems:
-        shown.add_column(Text(system.replace(" (", "\n(")), justify="right", overflow="fold")
-    for line in _build_rows(board):
-        cells = [cell.text if cell else "–" for cell in line.cells]
-        shown.add_row(Text(f"{line.label}\nn = {line.n}"), *cells, style="bold" if line.is_mean else None)
-        if _ends_section(board, line.label):
-            shown.add_row()
-    return shown
+        table.add_column(Text(system.replace(" (", "\n(")), justify="right", overflow="fold")
+    for table_row in _build_rows(board):
+        cells = [cell.text if cell else "–" for cell in table_row.cells]
+        table.add_row(
+            Text(f"{table_row.label}\nn = {table_row.n}"), *cells, style="bold" if table_row.is_mean else None
+        )
+        if _ends_section(board, table_row.label):
+            table.add_row()
+    return table
 
 
 def _ends_section(board: Leaderboard, label: str) -> bool:
-    seen = [name for name in board.benchmarks if name in training_benchmarks()]
-    return label in {*board.benchmarks[-1:], *seen[-1:]}
+    """Return whether the row is the last one of the training benchmarks, or the last one of all benchmarks."""
+    training = [name for name in board.benchmarks if name in training_benchmarks()]
+    return label in {*board.benchmarks[-1:], *training[-1:]}
 
 
 class _Cell(NamedTuple):
-    """A system's results on a benchmark, or in the mean of several."""
+    """A system's results on one benchmark, or the mean over several."""
 
     accuracy: MeanEstimate
     cost: AnswerCost
@@ -125,7 +134,8 @@ class _Cell(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The accuracy, its interval, tokens and USD, and the 95th percentile of latency in seconds, in a line each."""
+        """The accuracy, its interval, tokens and USD, and the 95th percentile of latency in seconds, each on a line of
+        its own."""
         accuracy = self.accuracy if self.accuracy.is_symmetric else MeanEstimate(self.accuracy.mean, float("nan"), 0)
         return f"{format_accuracy(accuracy)}\n{format_interval(self.accuracy)}\n{self.spent}\np95 {self.p95} s"
 
@@ -138,10 +148,10 @@ class _TableRow(NamedTuple):
 
 
 def _build_rows(board: Leaderboard) -> list[_TableRow]:
-    lines = []
+    table_rows = []
     for benchmark in board.benchmarks:
         scores = [by_name.get(benchmark) for by_name in board.systems.values()]
-        lines.append(
+        table_rows.append(
             _build_row(benchmark, [_Cell(s.accuracy, AnswerCost.from_summary(s)) if s else None for s in scores])
         )
     for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, ood_benchmarks())):
@@ -149,8 +159,8 @@ def _build_rows(board: Leaderboard) -> list[_TableRow]:
             means = [
                 _Cell(board.mean_accuracy(system, names), board.mean_cost(system, names)) for system in board.systems
             ]
-            lines.append(_build_row(label, means, is_mean=True))
-    return lines
+            table_rows.append(_build_row(label, means, is_mean=True))
+    return table_rows
 
 
 def _build_row(label: str, cells: Sequence[_Cell | None], *, is_mean: bool = False) -> _TableRow:
@@ -159,11 +169,11 @@ def _build_row(label: str, cells: Sequence[_Cell | None], *, is_mean: bool = Fal
 
 
 def format_accuracy(accuracy: MeanEstimate) -> str:
-    """Format an accuracy, or a difference of accuracies, with its uncertainty.
+    """Return an accuracy, or a difference of accuracies, in percent with its uncertainty.
 
-    `71.0 ± 4.5` has the standard error, and `0.0 (0.0 … 13.8)` the 95 % interval where the standard error misleads:
-    for few questions, and near 0 and 100 %. A dash stands for nothing scored. No uncertainty is shown where none is
-    known.
+    "71.0 ± 4.5" gives the standard error. "0.0 (0.0 … 13.8)" gives the 95 % interval; this form is used where the
+    standard error is misleading, for few questions and near 0 and 100 %. The uncertainty is left out if it is not
+    known, and the result is a dash if nothing was scored.
     """
     if math.isnan(accuracy.mean):
         return "–"
@@ -174,7 +184,7 @@ def format_accuracy(accuracy: MeanEstimate) -> str:
 
 
 def format_interval(accuracy: MeanEstimate) -> str:
-    """Format the 95 % interval of an accuracy as `62.2 … 79.8`; a dash where none is known."""
+    """Return the 95 % interval of an accuracy in percent, for example "62.2 … 79.8"; a dash if it is not known."""
     return f"{100 * accuracy.low:.1f} … {100 * accuracy.high:.1f}" if accuracy.has_interval else "–"
 
 
@@ -184,21 +194,29 @@ def estimate_of_score(score: Score) -> MeanEstimate:
 
 
 def build_reach_tables(reaches: Mapping[str, Reach]) -> dict[str, TableData]:
-    """Return two tables, `reach` and `strategies_that_paid`.
+    """Return the tables `reach` and `strategies_that_paid`, in which each item of `reaches` has its rows.
 
-    `reach` has the ceiling and the Conductor's share of it; `strategies_that_paid` has one row per shape of workflow.
+    `reach` shows which share of the questions some system answered (the ceiling) and the Conductor's share of these.
+    `strategies_that_paid` has a row for each shape of workflow.
     """
-    some = "some answer right, luck included"
-    head = ["questions", some, "of those by the Conductor", "valid workflows", "right if valid"]
+    answerable = "some answer right, luck included"
+    head = ["questions", answerable, "of those by the Conductor", "valid workflows", "right if valid"]
     parts: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]
         for name, part in reaches.items()
     ]
     shapes: list[list[str | int | float]] = [
         # No-break spaces keep a workflow on one line in a narrow column.
-        [name, each.shape, f"{each.share:.1%}", each.where, each.paid, each.example.replace(" ", "\N{NO-BREAK SPACE}")]
+        [
+            name,
+            strategy.shape,
+            f"{strategy.share:.1%}",
+            strategy.where,
+            strategy.paid,
+            strategy.example.replace(" ", "\N{NO-BREAK SPACE}"),
+        ]
         for name, part in reaches.items()
-        for each in part.strategies
+        for strategy in part.strategies
     ]
     columns = ["questions", "shape", "share", "most on", "answers that no single worker gives", "an example"]
     return {"reach": TableData(head, parts), "strategies_that_paid": TableData(columns, shapes)}
@@ -209,19 +227,20 @@ def _round_number(value: float) -> str:
 
 
 class TableData(NamedTuple):
-    """A table to render: distinct column heads, and rows of text and numbers."""
+    """A table to be rendered: distinct column headings, and rows of text and numbers."""
 
     head: list[str]
     rows: list[list[str | int | float]]
 
 
 def build_tables(board: Leaderboard) -> dict[str, TableData]:
-    """Return the leaderboard as tables: accuracies, their intervals, cost per question, 95th percentiles of latency,
-    properties of workflows, strategies.
+    """Return the leaderboard as tables by name.
 
-    `strategies` has the share of each shape among well-formed workflows, per system and, for the first system, per
-    benchmark. Its column `patterns` counts distinct patterns (workers and access, without wording), and
-    `measure_diversity` is their entropy in bits. Systems without workflows are left out of it.
+    They hold accuracies, their intervals, the cost of a question, the 95th percentiles of latency, properties of the
+    workflows, and strategies. The table `strategies` shows how frequent each shape is among the well-formed workflows
+    of each system and, for the first system, on each benchmark. Its column `patterns` counts distinct patterns (workers
+    and access, without wording), and `diversity` is the entropy of the patterns in bits. Systems without workflows are
+    left out of it.
     """
     systems = list(board.systems)
     lines = _build_rows(board)
@@ -234,14 +253,14 @@ def build_tables(board: Leaderboard) -> dict[str, TableData]:
         shown = texts(lambda cell: text(cell.accuracy).replace(" ", "\N{NO-BREAK SPACE}"))
         return [[label, line.n, *cells] for line, (label, *cells) in zip(lines, shown, strict=True)]
 
-    habits = [[name, *_workflow_properties(list(scores.values()))] for name, scores in board.systems.items()]
+    properties = [[name, *_workflow_properties(list(scores.values()))] for name, scores in board.systems.items()]
     return {
         "accuracy_in_percent": TableData(["benchmark", "n", *systems], accuracies(format_accuracy)),
         "accuracy_95_percent_intervals": TableData(["benchmark", "n", *systems], accuracies(format_interval)),
         "tokens_and_usd_a_question": TableData(["benchmark", *systems], texts(lambda cell: cell.spent)),
         "p95_latency_s": TableData(["benchmark", *systems], texts(lambda cell: cell.p95)),
         "workflows": TableData(
-            ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*habits]
+            ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*properties]
         ),
         "strategies": _strategies_table(board),
     }
@@ -249,16 +268,19 @@ def build_tables(board: Leaderboard) -> dict[str, TableData]:
 
 def _strategies_table(board: Leaderboard) -> TableData:
     groups = {name: list(scores.values()) for name, scores in board.systems.items()}
-    first = next(iter(board.systems), "")
+    first_system = next(iter(board.systems), "")
     groups |= {
-        f"{first} on {name}": [board.systems[first][name]] for name in board.benchmarks if name in board.systems[first]
+        f"{first_system} on {name}": [board.systems[first_system][name]]
+        for name in board.benchmarks
+        if name in board.systems[first_system]
     }
     rows = {name: row for name, scores in groups.items() if (row := _count_strategies(scores))}
     shown = [shape for shape in SHAPES if any(shapes[shape] for shapes, _ in rows.values())]
     head = ["strategy", *(shape.replace("_", " ") for shape in shown), "patterns", "diversity (bits)"]
     return TableData(head, [
-        [name, *(f"{shapes[shape] / shapes.total():.0%}" for shape in shown), varied.distinct, round(varied.entropy, 2)]
-        for name, (shapes, varied) in rows.items()
+        [name, *(f"{shapes[shape] / shapes.total():.0%}" for shape in shown), diversity.distinct,
+         round(diversity.entropy, 2)]
+        for name, (shapes, diversity) in rows.items()
     ])  # fmt: skip
 
 
@@ -294,16 +316,17 @@ def _workflow_properties(scores: list[Summary]) -> list[str | int | float]:
 
 
 def chart_reward(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> LineChart:
-    """Chart the mean reward by training step and its running mean over `smooth` steps."""
+    """Return a chart of the mean reward by training step, with its running mean over `smooth` steps."""
     means = [fmean(rewards[max(0, place - smooth + 1) : place + 1]) for place in range(len(rewards))]
     series = {f"mean of {smooth} steps": (steps, means), "step": (steps, rewards)}
     return LineChart("", "training step", "mean reward", series, None)
 
 
 def chart_strategies(rows: Sequence[Mapping[str, Any]]) -> StackedAreas:
-    """Chart the shares of shapes among well-formed workflows and the patterns' entropy by training step.
+    """Return a chart of the shares of shapes among well-formed workflows, and of the entropy of their patterns, by
+    training step.
 
-    `rows` are the lines of a training curve with `step`, `shape/NAME`, `patterns` and `measure_diversity` (bits).
+    `rows` are the lines of a training curve with the keys `step`, `shape/NAME`, `patterns` and `diversity` (bits).
     """
     totals = [sum(row.get(f"shape/{name}", 0.0) for name in SHAPES) or 1.0 for row in rows]
     layers = {
@@ -320,7 +343,7 @@ def chart_strategies(rows: Sequence[Mapping[str, Any]]) -> StackedAreas:
 
 
 def chart_accuracy_by_benchmark(board: Leaderboard) -> DotPlot:
-    """Chart the accuracy of every system on every benchmark, with 95 % intervals."""
+    """Return a chart of the accuracy of every system on every benchmark, with 95 % intervals."""
     series = {
         system: [error_bar_of(scores[name].accuracy) if name in scores else None for name in board.benchmarks]
         for system, scores in board.systems.items()
@@ -329,30 +352,31 @@ def chart_accuracy_by_benchmark(board: Leaderboard) -> DotPlot:
 
 
 def error_bar_of(accuracy: MeanEstimate) -> ErrorBar:
-    """Return an accuracy in % with the ends of its 95 % interval."""
+    """Return an accuracy in percent with the ends of its 95 % interval as an error bar."""
     return ErrorBar(100 * accuracy.mean, 100 * accuracy.low, 100 * accuracy.high)
 
 
 def chart_worker_use(rows: Rows) -> StackedBars:
-    """Chart each worker's share of the steps that ran in each domain."""
+    """Return a chart of each worker's share of the executed steps in each domain."""
     used = count_worker_steps(rows)
     layers = compute_shares(used, {name: name for name in sorted(set().union(*used.values()))})
     return StackedBars("", "share of the steps in %", "domain", list(used), layers)
 
 
 def chart_accuracy_against_cost(profiles: Sequence[Profile], level: tuple[str, float] | None = None) -> ScatterPlot:
-    """Chart mean accuracy over the benchmarks (%, with its 95 % interval) against USD per 1,000 calls, by worker.
+    """Return a chart of the workers' mean accuracy over the benchmarks, in percent, against USD per 1,000 calls.
 
-    `level` is the name and the height in % of a line, such as the oracle's. Unreachable workers are omitted. A worker
-    without a price is drawn left of the cheapest one. Raises `ValueError` if no profile has an answer.
+    `level` is the name and the height, in percent, of a horizontal line, for example that of the oracle. Workers that
+    were unreachable are left out. A worker without a price is drawn to the left of the cheapest one. Raises
+    `ValueError` if no worker has answered a problem.
     """
     answered = [profile for profile in profiles if profile.overall.n]
     if not answered:
         raise ValueError("no worker has answered a problem: there is nothing to draw")
-    free = 0.4 * min((profile.cost_usd for profile in answered if profile.cost_usd > 0), default=1e-6)
+    leftmost_usd = 0.4 * min((profile.cost_usd for profile in answered if profile.cost_usd > 0), default=1e-6)
     points = []
     for profile in answered:
         accuracy = average_estimates([estimate_of_score(score) for score in profile.by_benchmark.values()])
         name = profile.worker if profile.cost_usd > 0 else f"{profile.worker} (no price)"
-        points.append(Point(name, 1000 * (profile.cost_usd or free), error_bar_of(accuracy), name))
+        points.append(Point(name, 1000 * (profile.cost_usd or leftmost_usd), error_bar_of(accuracy), name))
     return ScatterPlot("", "mean USD for 1,000 calls", "accuracy in % (95 % interval)", points, reference_line=level)

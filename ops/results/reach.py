@@ -1,4 +1,4 @@
-"""Reach of a Conductor: its share of the answerable questions, and the strategies that it uses."""
+"""The reach of a Conductor: the share of the answerable questions that it answers, and the strategies that it uses."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ if TYPE_CHECKING:
 
 
 class StrategyUse(NamedTuple):
-    """The use of one shape of workflow (`ops.workflow.strategy.classify_shape`)."""
+    """How a Conductor uses one shape of workflow (`ops.workflow.strategy.classify_shape`)."""
 
     shape: str
     share: float
-    """The share of well-formed workflows with this shape, in [0, 1]."""
+    """The share of the well-formed workflows that have this shape, in [0, 1]."""
     where: str
     """The benchmark on which the shape is most frequent."""
     paid: int
-    """The number of questions that workflows of this shape answered and no single worker did."""
+    """The number of questions that workflows of this shape answered correctly and no single worker did."""
     example: str
-    """A workflow for one of those questions, or else for any question that the shape answered; empty if there is no
-    such question on a public benchmark."""
+    """A workflow for one of these questions, or otherwise for any question that the shape answered correctly. It is ""
+    if there is no such question on a public benchmark."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The Conductor's share of the answerable questions, and its strategies; all shares are in [0, 1]."""
+    """The Conductor's share of the answerable questions, and its strategies. All shares are in [0, 1]."""
 
     ceiling: float
-    """The share of questions that the Conductor, its cold start or a single worker answered at any repeat."""
+    """The share of questions that the Conductor, another system (such as its cold start) or a single worker answered at
+    any repeat."""
     reached: float
-    """The Conductor's share of the questions within the ceiling."""
+    """The share of these questions that the Conductor answered at any repeat."""
     valid: float
     """The share of rows with a well-formed workflow."""
     right_if_valid: float
-    """The share of right answers among the rows with a well-formed workflow."""
+    """The share of correct answers among the rows with a well-formed workflow."""
     strategies: tuple[StrategyUse, ...] = ()
-    """Shapes of workflows, the most frequent first."""
+    """Shapes of workflows in descending order of frequency."""
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Reach:
-        """Restore a `Reach` from JSON that was made with `dataclasses.asdict`."""
+        """Return the `Reach` whose JSON was made with `dataclasses.asdict`."""
         strategies = tuple(StrategyUse(*row) for row in facts["strategies"])
         return cls(**{**facts, "strategies": strategies})
 
 
 def compute_reach(conductor: Rows, others: Rows, single_workers: Rows, benchmarks: Collection[str]) -> Reach | None:
-    """Compute the reach on `benchmarks` from the Conductor's rows; None without scored rows.
+    """Return the reach on `benchmarks`, computed from the Conductor's rows; None if there are no scored rows.
 
-    `single_workers` are the rows of single workers; `others` are rows of further systems that count for the ceiling.
+    `single_workers` are the rows of single workers, and `others` those of further systems that count for the ceiling.
     """
     import polars as pl
 
@@ -78,21 +79,23 @@ def compute_reach(conductor: Rows, others: Rows, single_workers: Rows, benchmark
 
 
 def _find_answered(rows: Rows) -> pl.DataFrame:
-    """Return the questions with a right answer."""
+    """Return the questions that have a correct answer at any repeat."""
     import polars as pl
 
     return collect_in_parts(to_table(rows).filter(pl.col("correct") == 1).select(QUESTION_KEY).unique())
 
 
 def _find_strategies(written: pl.LazyFrame, single: pl.DataFrame) -> list[StrategyUse]:
+    """Return the use of each shape among well-formed workflows. `single` are the questions that a single worker
+    answered."""
     import polars as pl
 
-    known = single.lazy().with_columns(known=pl.lit(True))
+    answered_alone = single.lazy().with_columns(known=pl.lit(True))
     columns = ("place", *QUESTION_KEY, "shape", "correct")
-    marked = written.select(columns).join(known, on=QUESTION_KEY, how="left")
+    joined = written.select(columns).join(answered_alone, on=QUESTION_KEY, how="left")
     paid = (pl.col("correct") == 1) & pl.col("known").is_null()
     by_benchmark = collect_in_parts(
-        marked.group_by("shape", "benchmark").agg(
+        joined.group_by("shape", "benchmark").agg(
             pl.len().alias("count"),
             pl.col("place").min(),
             pl.col("problem_id").filter(paid).n_unique().alias("paid"),
@@ -113,8 +116,8 @@ def _find_strategies(written: pl.LazyFrame, single: pl.DataFrame) -> list[Strate
         )
         .sort(["count", "place"], descending=[True, False])
     )
-    shown = by_shape["example"].drop_nulls()
-    examples = written.filter(pl.col("place").is_in(shown.implode())).select("place", "completion")
+    example_places = by_shape["example"].drop_nulls()
+    examples = written.filter(pl.col("place").is_in(example_places.implode())).select("place", "completion")
     texts = {place: " ".join(completion.split()) for place, completion in collect_in_parts(examples).iter_rows()}
     total = int(by_shape["count"].sum())
     return [

@@ -1,4 +1,5 @@
-"""Figures of the results table: expressions over its rows, by question, by benchmark and in pairs of systems."""
+"""Figures of the results table, by question, by benchmark and for pairs of systems, as polars expressions over its
+rows."""
 
 from __future__ import annotations
 
@@ -27,19 +28,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 QUESTION_KEY = ("benchmark", "problem_id")
-"""The columns that identify a question."""
+"""The columns that together identify a question."""
 MEAN_COLUMNS = ("correct", "tokens", "cost_usd", "calls", "latency_s")
-"""The columns that `average_by_question` averages over a question's answers."""
+"""The columns that `average_by_question` averages over the answers to a question."""
 _NAN = float("nan")
 
 
 def collect_in_parts(frame: pl.LazyFrame) -> pl.DataFrame:
-    """Return the result of a query, which is computed in parts, so that memory does not grow with the rows."""
+    """Return the result of a query, which polars computes in parts so that memory does not grow with the number of
+    rows."""
     return frame.collect(engine="streaming")
 
 
 def filter_scored(rows: Rows) -> pl.LazyFrame:
-    """Return the rows with a known correctness: no mean has the rows of unreachable workers."""
+    """Return the rows of which it is known whether the answer is correct. All averages exclude the other rows."""
     import polars as pl
 
     return to_table(rows).filter(~pl.col("unscorable"))
@@ -52,14 +54,14 @@ def filter_valid(rows: Rows) -> pl.LazyFrame:
 
 
 def count_unscorable(rows: Rows) -> int:
-    """Return the number of rows of unreachable workers or judges."""
+    """Return the number of rows in which a worker or the judging model could not be reached."""
     import polars as pl
 
     return int(collect_in_parts(to_table(rows).select(pl.col("unscorable").cast(pl.Int64).sum())).item())
 
 
 def select_grades(rows: Rows) -> pl.DataFrame:
-    """Return the problem's key, the repeat, correctness and `unscorable` of each row, sorted."""
+    """Return `problem_key`, `repeat`, `correct` and `unscorable` of each row, sorted by these columns."""
     import polars as pl
 
     key = pl.concat_str(QUESTION_KEY, separator="/").alias("problem_key")
@@ -68,21 +70,24 @@ def select_grades(rows: Rows) -> pl.DataFrame:
 
 
 def grades_by_repeat(rows: Rows) -> dict[tuple[str, str], list[float]]:
-    """Return (benchmark, question) → correctness at each repeat from 0, 1 or 0; NaN where it is not known."""
+    """Return for each (benchmark, question) a list with 1 or 0 for each repeat from 0, or NaN where correctness is not
+    known."""
     import polars as pl
 
-    known = pl.when(~pl.col("unscorable")).then(pl.col("correct"))
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    answers = collect_in_parts(to_table(rows).select(*QUESTION_KEY, "repeat", known).sort(*QUESTION_KEY, "repeat"))
+    correct_if_known = pl.when(~pl.col("unscorable")).then(pl.col("correct"))
+    grades: dict[tuple[str, str], list[float]] = defaultdict(list)
+    answers = collect_in_parts(
+        to_table(rows).select(*QUESTION_KEY, "repeat", correct_if_known).sort(*QUESTION_KEY, "repeat")
+    )
     for benchmark, question, repeat, correct in answers.iter_rows():
-        own = found[benchmark, question]
-        own += [_NAN] * (repeat - len(own))
-        own.append(_NAN if correct is None else float(correct))
-    return found
+        question_grades = grades[benchmark, question]
+        question_grades += [_NAN] * (repeat - len(question_grades))
+        question_grades.append(_NAN if correct is None else float(correct))
+    return grades
 
 
 def count_questions(rows: Rows) -> dict[str, int]:
-    """Return benchmark → number of its questions, sorted by benchmark."""
+    """Return the number of questions of each benchmark, sorted by benchmark."""
     import polars as pl
 
     counted = collect_in_parts(to_table(rows).group_by("benchmark").agg(pl.col("problem_id").n_unique()))
@@ -90,7 +95,7 @@ def count_questions(rows: Rows) -> dict[str, int]:
 
 
 def list_benchmarks(rows: Rows) -> list[str]:
-    """Return the benchmarks of the rows, sorted."""
+    """Return the sorted names of the benchmarks that occur in the rows."""
     return sorted(collect_in_parts(to_table(rows).select("benchmark").unique())["benchmark"])
 
 
@@ -100,8 +105,8 @@ def list_benchmarks(rows: Rows) -> list[str]:
 def average_by_question(rows: Rows, *by: str | pl.Expr) -> pl.DataFrame:
     """Return a line for each question with a scored answer, sorted by benchmark and question.
 
-    `answers` is the number of its scored answers; `correct` (a share), `tokens`, `cost_usd` (USD), `calls` and
-    `latency_s` (seconds) are means over them. `by` are further columns by which the lines are told apart.
+    `answers` is the number of scored answers. `correct` (a share in [0, 1]), `tokens`, `cost_usd` (USD), `calls` and
+    `latency_s` (seconds) are means over them. With `by`, there is a line for each question and value of these columns.
     """
     import polars as pl
 
@@ -112,14 +117,17 @@ def average_by_question(rows: Rows, *by: str | pl.Expr) -> pl.DataFrame:
 
 
 def mean_usd(rows: Rows) -> float:
-    """Return the mean cost of an answer in USD, also of the unscorable ones; NaN without rows."""
+    """Return the mean cost of an answer in USD, unscorable ones included; NaN if there are no rows."""
     costs = collect_in_parts(to_table(rows).select("cost_usd"))["cost_usd"]
     return math.fsum(costs) / len(costs) if len(costs) else _NAN
 
 
 def format_compliance_by_question(rows: Rows) -> pl.DataFrame:
-    """Return a line for each question: the number of its `answers`, of those with a well-formed workflow (`written`),
-    and their `share`. Rows of unreachable workers count, because the workflow was written before."""
+    """Return a line for each question with the number of its `answers`, the number of well-formed workflows (`written`)
+    and their `share`.
+
+    Rows with unreachable workers count, because the workflow was written before the workers were called.
+    """
     import polars as pl
 
     written = pl.col("format_ok").cast(pl.Int64)
@@ -128,19 +136,19 @@ def format_compliance_by_question(rows: Rows) -> pl.DataFrame:
 
 
 def mean_per_answer(questions: pl.DataFrame, column: str) -> float:
-    """Return the mean of a column of `average_by_question` over all answers; NaN without answers."""
+    """Return the mean of a column of `average_by_question` over all answers; NaN if there are none."""
     if questions.is_empty():
         return _NAN
-    # An exact sum does not depend on the order in which the rows were read.
+    # The sum is exact (`math.fsum`), so that it does not depend on the order in which the rows were read.
     return math.fsum((questions[column] * questions["answers"]).to_list()) / int(questions["answers"].sum())
 
 
 def accuracy_by_question(rows: Rows) -> dict[str, dict[str, float]]:
-    """Return benchmark → question → accuracy over repeats, in [0, 1], for paired comparisons."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
+    """Return the accuracy over repeats, in [0, 1], by benchmark and question, for paired comparisons."""
+    accuracies: dict[str, dict[str, float]] = defaultdict(dict)
     for benchmark, question, correct in average_by_question(rows).select(*QUESTION_KEY, "correct").iter_rows():
-        found[benchmark][question] = correct
-    return dict(found)
+        accuracies[benchmark][question] = correct
+    return dict(accuracies)
 
 
 def select_benchmark(questions: pl.DataFrame, benchmark: str) -> pl.DataFrame:
@@ -149,7 +157,7 @@ def select_benchmark(questions: pl.DataFrame, benchmark: str) -> pl.DataFrame:
 
 
 def mean_accuracy(questions: pl.DataFrame, benchmarks: Sequence[str]) -> MeanEstimate:
-    """Return the accuracy as the mean over the benchmarks; a benchmark without a question makes it unknown."""
+    """Return the unweighted mean accuracy over these benchmarks; it is NaN if one of them has no question."""
     return average_estimates([estimate_accuracy(select_benchmark(questions, name)["correct"]) for name in benchmarks])
 
 
@@ -160,8 +168,8 @@ def mean_accuracy(questions: pl.DataFrame, benchmarks: Sequence[str]) -> MeanEst
 class Summary:
     """The results of one system on one benchmark.
 
-    `tokens`, `cost_usd` and `latency_s` are means over scored rows, `steps` is a mean over well-formed workflows;
-    shares are in [0, 1]. A mean without any row is NaN.
+    `tokens`, `cost_usd` and `latency_s` are means over scored rows, and `steps` is the mean over well-formed workflows.
+    Shares are in [0, 1]. A mean over no rows is NaN.
     """
 
     benchmark: str
@@ -174,19 +182,19 @@ class Summary:
     steps: float
     format_compliance: float
     multi_worker_share: float
-    """The share of well-formed workflows in which more than one distinct worker ran."""
+    """The share of well-formed workflows in which more than one worker answered."""
     shapes: dict[str, int] = field(default_factory=dict)
-    """Shape → number of well-formed workflows with it."""
+    """The number of well-formed workflows of each shape."""
     patterns: dict[str, int] = field(default_factory=dict)
-    """Pattern (workers and access, without the wording) → number of well-formed workflows with it."""
+    """The number of well-formed workflows of each pattern (workers and access, without the wording)."""
     calls: float = _NAN
-    """The mean number of workers' responses to a question."""
+    """The mean number of workers' responses for a question."""
     latency_p95_s: float = _NAN
-    """The 95th percentile of the latency of scored rows: one answer of twenty takes longer."""
+    """The 95th percentile of the latency of scored rows, in seconds."""
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numbers that MLflow stores, by name."""
+        """The numbers that are logged to MLflow, by name."""
         return {
             "accuracy": self.accuracy.mean,
             "standard_error": self.accuracy.standard_error,
@@ -208,29 +216,30 @@ class Summary:
 
 
 class AnswerCost(NamedTuple):
-    """What an answer to a question takes from the workers: means, without the Conductor's own generation."""
+    """The mean cost of an answer, without the Conductor's own generation."""
 
     tokens: float = _NAN
     usd: float = _NAN
     calls: float = _NAN
     latency_s: float = _NAN
-    """Latency of the critical path, in seconds."""
+    """The mean latency of the critical path, in seconds."""
     latency_p95_s: float = _NAN
-    """The 95th percentile of that latency; of several benchmarks the mean of theirs."""
+    """The 95th percentile of the latency; for several benchmarks, the mean of their percentiles."""
 
     @classmethod
     def from_summary(cls, summary: Summary) -> Self:
-        """Return the cost on a benchmark."""
+        """Return the cost of an answer on one benchmark."""
         return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s, summary.latency_p95_s)
 
     @classmethod
     def mean(cls, costs: Sequence[Self]) -> Self:
-        """Return the unweighted mean, such as over benchmarks; NaN for none."""
+        """Return the unweighted mean of these costs, for example over benchmarks; NaN if there are none."""
         return cls(*map(fmean, zip(*costs, strict=True))) if costs else cls()
 
 
 def _summary_expressions() -> dict[str, pl.Expr]:
-    """Return field of `Summary` → the expression over the rows of a benchmark that gives it."""
+    """Return the fields of `Summary` that are computed by one expression over the rows of a benchmark, with the
+    expressions."""
     import polars as pl
 
     written, is_scored = pl.col("format_ok"), ~pl.col("unscorable")
@@ -245,7 +254,7 @@ def _summary_expressions() -> dict[str, pl.Expr]:
 
 
 def summarize(rows: Rows) -> dict[str, Summary]:
-    """Return one `Summary` per benchmark, in order of first appearance; unscorable rows enter only the counts."""
+    """Return a `Summary` for each benchmark, in order of first appearance. Unscorable rows enter only the counts."""
     import polars as pl
 
     rows = to_table(rows)
@@ -259,11 +268,13 @@ def summarize(rows: Rows) -> dict[str, Summary]:
     )
     summaries = {}
     for row in collect_in_parts(by_benchmark).sort("place").drop("place").to_dicts():
-        name, own = row["benchmark"], select_benchmark(questions, row["benchmark"])
+        name, benchmark_questions = row["benchmark"], select_benchmark(questions, row["benchmark"])
         figures: dict[str, Any] = {key: _NAN if value is None else value for key, value in row.items()}
-        figures |= {key: mean_per_answer(own, key) for key in ("tokens", "cost_usd", "latency_s", "calls")}
+        figures |= {
+            key: mean_per_answer(benchmark_questions, key) for key in ("tokens", "cost_usd", "latency_s", "calls")
+        }
         summaries[name] = Summary(
-            accuracy=estimate_accuracy(own["correct"]),
+            accuracy=estimate_accuracy(benchmark_questions["correct"]),
             shapes={shape: count for shape, count in shapes[name].items() if shape},
             patterns={pattern: count for pattern, count in patterns[name].items() if pattern},
             **figures,
@@ -272,7 +283,8 @@ def summarize(rows: Rows) -> dict[str, Summary]:
 
 
 def count_values(rows: Rows, column: str) -> Counter[str]:
-    """Return value of the column → number of rows with it, the most frequent first and of equals the first in order."""
+    """Return the number of rows with each value of a column, in descending order; equal counts are in order of first
+    appearance."""
     import polars as pl
 
     places = to_table(rows).select(column).with_row_index("place")
@@ -281,33 +293,35 @@ def count_values(rows: Rows, column: str) -> Counter[str]:
 
 
 def count_values_by_benchmark(rows: Rows, column: str) -> dict[str, Counter[Any]]:
-    """Return benchmark → value of the column → number of well-formed workflows with it, the most frequent first."""
+    """Return for each benchmark the number of well-formed workflows with each value of a column, in descending
+    order."""
     import polars as pl
 
     counted = collect_in_parts(to_table(rows).filter("format_ok").group_by("benchmark", column).agg(count=pl.len()))
-    found: dict[str, Counter[Any]] = defaultdict(Counter)
+    counts: dict[str, Counter[Any]] = defaultdict(Counter)
     for benchmark, value, count in counted.sort("count", column, descending=[True, False]).iter_rows():
-        found[benchmark][value] = count
-    return found
+        counts[benchmark][value] = count
+    return counts
 
 
 def count_worker_steps(rows: Rows) -> dict[str, Counter[str]]:
-    """Return domain → worker → number of steps that it ran, sorted; domains without steps are left out."""
+    """Return for each domain the number of steps that each worker ran, sorted by name. Domains without steps are left
+    out."""
     import polars as pl
 
     steps = to_table(rows).select("domain", "workers").explode("workers").filter(pl.col("workers").is_not_null())
     counted = collect_in_parts(steps.group_by("domain", "workers").agg(count=pl.len())).sort("domain", "workers")
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for domain, worker, count in counted.iter_rows():
-        found[domain][worker] = count
-    return dict(found)
+        counts[domain][worker] = count
+    return dict(counts)
 
 
 # ── in pairs ─────────────────────────────────────────────────────────────────
 
 
 class PairedQuestions:
-    """Two systems on the questions that both scored; repeats of a question are averaged."""
+    """Two systems on the questions that both of them scored, with the repeats of a question averaged."""
 
     def __init__(self, ours: pl.DataFrame, theirs: pl.DataFrame) -> None:
         """Pair the lines of `average_by_question` of two systems."""
@@ -317,7 +331,7 @@ class PairedQuestions:
 
     @classmethod
     def from_rows(cls, ours: Rows, theirs: Rows) -> PairedQuestions:
-        """Pair the rows of two systems."""
+        """Return the pairs for the rows of two systems."""
         return cls(average_by_question(ours), average_by_question(theirs))
 
     @classmethod
@@ -330,35 +344,41 @@ class PairedQuestions:
         return self.questions.height
 
     def select_benchmark(self, benchmark: str) -> PairedQuestions:
-        """Return the pairs of one benchmark alone."""
-        chosen = PairedQuestions.__new__(PairedQuestions)
-        chosen.questions = select_benchmark(self.questions, benchmark)
-        chosen.asked = chosen.questions.height
-        return chosen
+        """Return the pairs of one benchmark."""
+        selected = PairedQuestions.__new__(PairedQuestions)
+        selected.questions = select_benchmark(self.questions, benchmark)
+        selected.asked = selected.questions.height
+        return selected
 
     def strata(self) -> dict[str, list[float]]:
-        """Return benchmark → our accuracy minus theirs on each question."""
+        """Return for each benchmark the paired differences: our accuracy minus theirs on each question."""
         gains = self.questions.select("benchmark", gain=self.questions["correct"] - self.questions["correct_theirs"])
-        return {str(name): own["gain"].to_list() for (name,), own in gains.group_by("benchmark", maintain_order=True)}
+        return {
+            str(name): group["gain"].to_list() for (name,), group in gains.group_by("benchmark", maintain_order=True)
+        }
 
     def difference(self, benchmarks: Sequence[str]) -> MeanEstimate:
-        """Return our accuracy minus theirs, as the mean over the benchmarks; one without a pair makes it unknown."""
-        known = self.strata()
-        strata = [known.get(name, []) for name in benchmarks]
-        return estimate_difference(strata) if all(strata) else average_estimates([estimate_mean(own) for own in strata])
+        """Return our accuracy minus theirs as the mean over these benchmarks; it is NaN if one of them has no pair."""
+        all_strata = self.strata()
+        strata = [all_strata.get(name, []) for name in benchmarks]
+        return (
+            estimate_difference(strata)
+            if all(strata)
+            else average_estimates([estimate_mean(stratum) for stratum in strata])
+        )
 
     def difference_interval(self, confidence: float) -> Interval:
-        """Return the difference of the mean accuracies, every benchmark weighing the same."""
+        """Return the difference of the mean accuracies with its score interval. Every benchmark has the same weight."""
         return score_interval(list(self.strata().values()), confidence=confidence)
 
     def accuracies(self) -> tuple[MeanEstimate, MeanEstimate]:
-        """Return the means of both systems over the benchmarks, with their 95 % intervals."""
+        """Return the mean accuracy of each system over the benchmarks, with its 95 % interval."""
         names = list(self.strata())
         theirs = self.questions.select(*QUESTION_KEY, correct="correct_theirs")
         return mean_accuracy(self.questions, names), mean_accuracy(theirs, names)
 
     def latency_p95(self, ours: Rows, theirs: Rows) -> tuple[float, float]:
-        """Return the 95th percentile of the latency of both systems' answers to these questions, in seconds."""
+        """Return the 95th percentile of the latency of each system's answers to these questions, in seconds."""
         asked, expression = self.questions.lazy(), _summary_expressions()["latency_p95_s"]
         mine, other = (
             filter_scored(rows).join(asked, on=QUESTION_KEY, how="semi").select(expression) for rows in (ours, theirs)
@@ -366,16 +386,17 @@ class PairedQuestions:
         return collect_in_parts(mine).item(), collect_in_parts(other).item()
 
     def accuracy_vectors(self) -> tuple[list[float], list[float]]:
-        """Return the accuracies of both systems, question by question."""
+        """Return the accuracies of each system, one for each question."""
         return self.questions["correct"].to_list(), self.questions["correct_theirs"].to_list()
 
     def describe_discordance(self) -> str:
-        """Return in words the number of questions that only one of the two systems answered correctly."""
+        """Return a sentence fragment with the numbers of questions that only one system answered correctly, and
+        McNemar's p-value."""
         test = mcnemar_test(*self.accuracy_vectors())
         return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar p = {test.p_value:.3g}"
 
     def means(self, column: str) -> tuple[float, float]:
-        """Return the means of both systems per question; NaN without a common question."""
+        """Return the mean of a column over the questions, for each system; NaN if there is no common question."""
         if not self:
             return _NAN, _NAN
         ours, theirs = (math.fsum(self.questions[name]) / len(self) for name in (column, f"{column}_theirs"))
@@ -383,16 +404,17 @@ class PairedQuestions:
 
 
 def gains_over_seeds(pairs: Sequence[PairedQuestions], benchmarks: Sequence[str]) -> list[NDArray[np.float64]]:
-    """Return the differences of each benchmark as an array of shape (seeds, questions); `pairs` has one item per seed.
+    """Return the paired differences of each benchmark as an array of shape (seeds, questions). `pairs` has an item for
+    each seed.
 
-    A question counts if both systems scored it on every seed. Benchmarks without such a question are left out.
+    A question is used if both systems scored it with every seed. Benchmarks without such a question are left out.
     """
     import numpy as np
     import polars as pl
 
     gain = pl.col("correct") - pl.col("correct_theirs")
-    seeds = [each.questions.select(*QUESTION_KEY, gain=gain, seed=pl.lit(seed)) for seed, each in enumerate(pairs)]
+    seeds = [pair.questions.select(*QUESTION_KEY, gain=gain, seed=pl.lit(seed)) for seed, pair in enumerate(pairs)]
     by_question = pl.concat(seeds).sort(*QUESTION_KEY, "seed").group_by(QUESTION_KEY, maintain_order=True).agg("gain")
     shared = by_question.filter(pl.col("gain").list.len() == len(pairs))
-    found = [select_benchmark(shared, name)["gain"].to_list() for name in benchmarks]
-    return [np.array(own).T.copy() for own in found if own]
+    differences = [select_benchmark(shared, name)["gain"].to_list() for name in benchmarks]
+    return [np.array(stratum).T.copy() for stratum in differences if stratum]

@@ -1,4 +1,4 @@
-"""The results table: the score rows of a system in Parquet files, read lazily with polars, at the pool's prices."""
+"""The results table: the score rows of a system in Parquet files, which polars reads lazily, priced by the pool."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS_PER_PART = 5_000
-"""The rows that are read or written at once."""
+"""The number of rows that are read or written at a time."""
 REMEDY = "Run the recipe again (`podium run RECIPE`): it makes the file again, with the answers that are in the cache"
 Rows = Union["pl.LazyFrame", Iterable[OutcomeRow]]
-"""The rows of a system: the results table, or records in memory, from which `to_table` makes one."""
+"""The rows of a system: a lazy table, or records in memory, which `to_table` converts."""
 TEXT_COLUMNS = ("completion", "answer")
 _COLUMNS = tuple(column.name for column in fields(OutcomeRow))
 _USAGE = {"worker": "string", **USAGE_COLUMNS}
-"""The fields of one response's usage in a score file, each with its Arrow type."""
+"""The fields of one response's usage in a score file, with their Arrow types."""
 
 
 # ── files ────────────────────────────────────────────────────────────────────
@@ -41,18 +41,17 @@ def save_rows(rows: Rows, file: Path, *, texts: bool = True, key: Key | None = N
     """Write the rows as `write_rows` does, sorted by benchmark, problem and repeat."""
     import polars as pl
 
-    # Texts that are not written are not read either.
+    # Replacing the texts before the sort means that they are not read either.
     kept = to_table(rows) if texts else to_table(rows).with_columns(pl.lit("").alias(name) for name in TEXT_COLUMNS)
     write_rows(kept.sort("benchmark", "problem_id", "repeat"), file, texts=texts, key=key)
 
 
 def write_rows(rows: Rows, file: Path, *, texts: bool = True, key: Key | None = None) -> None:
-    """Write the rows atomically as parquet with a digest beside it, in their order and in parts, so that memory does
-    not grow with the rows.
+    """Write the rows in their order into a Parquet file with a digest, atomically.
 
-    If `texts` is false, completions and answers are stored empty. Texts of a confidential benchmark are always stored
-    empty, because they quote its questions. `key` holds the inputs of the scores. A file with an answer that could not
-    be scored counts as incomplete.
+    They are written in parts, so that memory does not grow with their number. Without `texts`, completions and answers
+    are stored empty. Texts of a confidential benchmark are always stored empty, because they quote its questions. `key`
+    is the key of the inputs of the scores; it marks a file with an unscorable answer as incomplete. Raises `OSError`.
     """
     import pyarrow.parquet as pq
 
@@ -65,7 +64,7 @@ def write_rows(rows: Rows, file: Path, *, texts: bool = True, key: Key | None = 
 
 
 def _split_into_parts(rows: Rows) -> Iterator[pl.DataFrame]:
-    """Give the rows in parts, in their order; records are converted part by part."""
+    """Yield the rows in parts of `ROWS_PER_PART`, in their order."""
     import polars as pl
 
     if isinstance(rows, pl.LazyFrame):
@@ -77,7 +76,7 @@ def _split_into_parts(rows: Rows) -> Iterator[pl.DataFrame]:
 
 
 def _hide_texts_in_part(part: pl.DataFrame, texts: bool) -> pl.DataFrame:
-    """Return the rows without the texts of confidential benchmarks, or without any if `texts` is false."""
+    """Return the rows without the texts of confidential benchmarks, or without all texts if `texts` is False."""
     import polars as pl
 
     from ops.benchmarks.registry import is_confidential
@@ -88,13 +87,13 @@ def _hide_texts_in_part(part: pl.DataFrame, texts: bool) -> pl.DataFrame:
 
 
 def hide_texts(rows: Iterable[OutcomeRow], *, texts: bool = True) -> list[OutcomeRow]:
-    """Return the rows without the texts of confidential benchmarks, or without any if `texts` is false."""
+    """Return the rows without the texts of confidential benchmarks, or without all texts if `texts` is False."""
     from ops.benchmarks.registry import is_confidential
 
-    def veil(row: OutcomeRow) -> bool:
+    def is_hidden(row: OutcomeRow) -> bool:
         return not texts or is_confidential(row.benchmark)
 
-    return [replace(row, completion="", answer="") if veil(row) else row for row in rows]
+    return [replace(row, completion="", answer="") if is_hidden(row) else row for row in rows]
 
 
 def _to_frame(rows: Sequence[OutcomeRow]) -> pl.DataFrame:
@@ -102,10 +101,10 @@ def _to_frame(rows: Sequence[OutcomeRow]) -> pl.DataFrame:
     import pyarrow as pa
 
     columns = {name: [getattr(row, name) for row in rows] for name in _COLUMNS}
-    columns["usage"] = [[use.as_columns() for use in responses] for responses in columns["usage"]]
-    made = pl.from_arrow(pa.table(columns, schema=_schema()))
-    assert isinstance(made, pl.DataFrame)
-    return made
+    columns["usage"] = [[response_usage.as_columns() for response_usage in responses] for responses in columns["usage"]]
+    frame = pl.from_arrow(pa.table(columns, schema=_schema()))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def _schema() -> Any:
@@ -121,29 +120,30 @@ def _schema() -> Any:
 def scan_rows(
     file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
 ) -> pl.LazyFrame:
-    """Return the rows of a file that `save_rows` or `write_rows` wrote, in their order; columns are read when they are
-    used.
+    """Return the rows of a file that `save_rows` or `write_rows` wrote, in their order. Columns are read only when they
+    are used.
 
-    Columns with a default, and parts of a usage, that the file of a version registered earlier lacks have their
-    defaults. `undigested` says what a file without a digest is taken for. Raises `DataError`, whose last sentence is
-    `remedy`, if the file does not exist, was changed or has another format.
+    A column or a field of the usage that a file of an earlier version lacks gets its default. `undigested` says whether
+    a file without a digest is "damaged" or "accepted". Raises `DataError` if the file does not exist, was changed or
+    has another format; `remedy` is the last sentence of the message.
     """
     import polars as pl
 
-    with open_table(file, remedy, missing=undigested) as opened:
-        there = opened.schema_arrow
-    lacking = {column.name: column.default for column in fields(OutcomeRow) if column.name not in there.names}
-    if missing := [name for name, default in lacking.items() if default is MISSING or name == "usage"]:
+    with open_table(file, remedy, missing=undigested) as table:
+        schema = table.schema_arrow
+    defaults = {column.name: column.default for column in fields(OutcomeRow) if column.name not in schema.names}
+    if missing := [name for name, default in defaults.items() if default is MISSING or name == "usage"]:
         raise DataError(file, f"column {missing[0]}", "is missing", remedy)
-    rows = pl.scan_parquet(file, glob=False).with_columns(pl.lit(value).alias(name) for name, value in lacking.items())
-    parts = {part.name for part in there.field("usage").type.value_type}
+    rows = pl.scan_parquet(file, glob=False).with_columns(pl.lit(value).alias(name) for name, value in defaults.items())
+    parts = {part.name for part in schema.field("usage").type.value_type}
     if not parts >= _USAGE.keys():
         rows = rows.with_columns(pl.col("usage").list.eval(_complete_usage(parts)))
     return rows.select(_COLUMNS)
 
 
 def _complete_usage(parts: Collection[str]) -> pl.Expr:
-    """Return the usage of one response with the defaults of the parts that are not among those stored."""
+    """Return an expression for a response's usage in which the fields that the file does not have get their
+    defaults."""
     import polars as pl
 
     types = {"int64": pl.Int64(), "string": pl.String(), "float64": pl.Float64()}
@@ -155,34 +155,34 @@ def _complete_usage(parts: Collection[str]) -> pl.Expr:
 
 
 def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
-    """Return a file of a worker's graded responses as score rows: each response is a workflow of one step.
+    """Return a file with a worker's graded responses as score rows, in which each response is a workflow of one step.
 
-    The sample index becomes the repeat. A refusal counts as wrong and an unreachable worker as unscorable, as in the
-    Conductor's rows. Raises the errors of `scan_rows`.
+    The sample index becomes the repeat. A refusal counts as a wrong answer and an unreachable worker as unscorable, as
+    in the Conductor's rows. Raises `DataError` as `scan_rows` does.
     """
     import polars as pl
 
-    with open_table(file, remedy) as opened:
-        if missing := [name for name in RESPONSE_COLUMNS if name not in opened.schema_arrow.names]:
+    with open_table(file, remedy) as table:
+        if missing := [name for name in RESPONSE_COLUMNS if name not in table.schema_arrow.names]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
     return _scores_of_responses(pl.scan_parquet(file, glob=False))
 
 
 def response_rows_as_scores(responses: Iterable[ResponseRow]) -> pl.LazyFrame:
-    """Return graded responses in memory as score rows, as `scan_responses` does."""
+    """Return graded responses in memory as score rows, in the same way as `scan_responses`."""
     import polars as pl
     import pyarrow as pa
 
     columns = pa.Table.from_pylist([row.as_columns() for row in responses], schema=response_schema())
-    made = pl.from_arrow(columns)
-    assert isinstance(made, pl.DataFrame)
-    return _scores_of_responses(made.lazy())
+    frame = pl.from_arrow(columns)
+    assert isinstance(frame, pl.DataFrame)
+    return _scores_of_responses(frame.lazy())
 
 
 def _scores_of_responses(responses: pl.LazyFrame) -> pl.LazyFrame:
     import polars as pl
 
-    known: dict[str, pl.Expr] = {
+    expressions: dict[str, pl.Expr] = {
         "repeat": pl.col("sample"),
         "domain": pl.lit(""),
         "correct": (pl.col("score") >= 1.0).cast(pl.Int64),
@@ -199,20 +199,20 @@ def _scores_of_responses(responses: pl.LazyFrame) -> pl.LazyFrame:
         **{field.name: pl.lit(field.default) for field in fields(OutcomeRow) if isinstance(field.default, str)},
         "rounds": pl.lit(1, pl.Int64),
     }
-    return responses.select(known.get(name, pl.col(name)).alias(name) for name in _COLUMNS)
+    return responses.select(expressions.get(name, pl.col(name)).alias(name) for name in _COLUMNS)
 
 
 def load_rows(
     file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
 ) -> list[OutcomeRow]:
-    """Read the rows of a file as records. Raises the errors of `scan_rows`."""
+    """Return the rows of a file as records. Raises the errors of `scan_rows`."""
     return list(iterate_rows(file, remedy, undigested=undigested))
 
 
 def iterate_rows(
     file: Path, remedy: str = REMEDY, *, undigested: Literal["damaged", "accepted"] = "damaged"
 ) -> Iterator[OutcomeRow]:
-    """Read the rows of a file as records, part by part. Raises the errors of `scan_rows`."""
+    """Yield the rows of a file as records, reading it in parts. Raises the errors of `scan_rows`."""
     return iterate_records(scan_rows(file, remedy, undigested=undigested))
 
 
@@ -220,7 +220,7 @@ def iterate_rows(
 
 
 def to_table(rows: Rows) -> pl.LazyFrame:
-    """Return the rows as a table with the fields of `OutcomeRow` as columns."""
+    """Return the rows as a lazy table whose columns are the fields of `OutcomeRow`."""
     import polars as pl
 
     if isinstance(rows, pl.LazyFrame):
@@ -229,14 +229,14 @@ def to_table(rows: Rows) -> pl.LazyFrame:
 
 
 def concatenate_rows(tables: Iterable[Rows]) -> pl.LazyFrame:
-    """Return one table of the rows of several, in their order."""
+    """Return the rows of several tables as one table, in their order."""
     import polars as pl
 
-    return pl.concat([to_table(each) for each in tables] or [to_table(())])
+    return pl.concat([to_table(rows) for rows in tables] or [to_table(())])
 
 
 def iterate_records(rows: Rows) -> Iterator[OutcomeRow]:
-    """Give the rows of a table as records, in their order and part by part."""
+    """Yield the rows of a table as records, in their order, reading it in parts."""
     for part in to_table(rows).collect_batches(chunk_size=ROWS_PER_PART, maintain_order=True):
         columns = part.to_dict(as_series=False)
         columns["workers"] = list(map(tuple, columns["workers"]))
@@ -248,10 +248,10 @@ def iterate_records(rows: Rows) -> Iterator[OutcomeRow]:
 
 
 def reprice_rows(rows: Rows, pool: Pool) -> pl.LazyFrame:
-    """Return the rows with their cost in USD recomputed at the pool's prices, from the usage of each response.
+    """Return the rows with their cost in USD recomputed from the usage of each response, at the pool's prices.
 
-    A row keeps its recorded cost if one of its workers is not in the pool or has no price there (LiteLLM's own table
-    then gives the price).
+    A row keeps its recorded cost if one of its workers is not in the pool or has no price there, in which case
+    LiteLLM's price table was used.
     """
     import polars as pl
 
@@ -263,40 +263,42 @@ def reprice_rows(rows: Rows, pool: Pool) -> pl.LazyFrame:
 
 
 def _compute_usd(rows: pl.Series, prices: Mapping[str, Price | None]) -> pl.Series:
-    """Return the cost of each row in USD; `rows` has the fields `usage` and `cost_usd`."""
+    """Return the cost of each row in USD. `rows` has the fields `usage` and `cost_usd`."""
     import numpy as np
     import polars as pl
 
     usage, recorded = rows.struct.field("usage").to_arrow(), rows.struct.field("cost_usd").to_numpy()
-    uses, known = usage.flatten(), dict[tuple[Any, ...], float]()
-    names = [field.name for field in uses.type]
+    responses, cached_usd = usage.flatten(), dict[tuple[Any, ...], float]()
+    names = [field.name for field in responses.type]
 
-    def usd(values: tuple[Any, ...]) -> float:
-        if (cost := known.get(values)) is None:
-            use = CallUsage.from_columns(dict(zip(names, values, strict=True)))
-            price = prices.get(use.worker)
-            cost = known[values] = _UNPRICED if price is None else price.compute_usd(use.usage)
+    def compute_response_usd(values: tuple[Any, ...]) -> float:
+        if (cost := cached_usd.get(values)) is None:
+            call_usage = CallUsage.from_columns(dict(zip(names, values, strict=True)))
+            price = prices.get(call_usage.worker)
+            cost = cached_usd[values] = _UNPRICED if price is None else price.compute_usd(call_usage.usage)
         return cost
 
-    costs = np.fromiter(map(usd, zip(*(uses.field(name).to_pylist() for name in names), strict=True)), float)
+    costs = np.fromiter(
+        map(compute_response_usd, zip(*(responses.field(name).to_pylist() for name in names), strict=True)), float
+    )
     offsets = np.asarray(usage.offsets) - usage.offsets[0].as_py() if len(usage) else np.zeros(1, int)
-    asked = np.diff(offsets) > 0
-    made = recorded.copy()
+    has_responses = np.diff(offsets) > 0
+    usd_by_row = recorded.copy()
     if costs.size:
-        sums = np.add.reduceat(costs, offsets[:-1][asked])
-        made[asked] = np.where(np.isnan(sums), recorded[asked], sums)
-    return pl.Series("cost_usd", made)
+        sums = np.add.reduceat(costs, offsets[:-1][has_responses])
+        usd_by_row[has_responses] = np.where(np.isnan(sums), recorded[has_responses], sums)
+    return pl.Series("cost_usd", usd_by_row)
 
 
 _UNPRICED = float("nan")
 
 
 def reprice_by_benchmark(rows: Rows, setup: Setup) -> pl.LazyFrame:
-    """Return the rows grouped by benchmark, each at the prices of the pool that answers that benchmark."""
+    """Return the rows grouped by benchmark, each group at the prices of the pool that answers this benchmark."""
     import polars as pl
 
-    whole = to_table(rows)
-    names = whole.select("benchmark").collect()["benchmark"].unique(maintain_order=True)
+    table = to_table(rows)
+    names = table.select("benchmark").collect()["benchmark"].unique(maintain_order=True)
     return concatenate_rows(
-        reprice_rows(whole.filter(pl.col("benchmark") == name), setup.for_benchmark(name).pool) for name in names
+        reprice_rows(table.filter(pl.col("benchmark") == name), setup.for_benchmark(name).pool) for name in names
     )

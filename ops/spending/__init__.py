@@ -1,5 +1,5 @@
-"""Spending: the record of costs, and the guarantee that no cap is exceeded.
+"""Spending: the record of all costs in a ledger, and the guarantee that no cap is exceeded.
 
-What belongs here: reservations, their settlement, the books, formatting of amounts. What does not: prices of a worker
-(`ops.config`), and estimates of future costs (`ops.planning.estimate`).
+This package holds reservations, their settlement, reading the ledger, and the formatting of amounts. The prices of
+workers are in `ops.config`, and estimates of future costs in `ops.planning.estimate`.
 """

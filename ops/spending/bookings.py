@@ -1,4 +1,4 @@
-"""The books of the ledger: every settled or lost call, and sums by run, purpose, worker and month."""
+"""Read the ledger: every settled or lost call, and sums by run, purpose, worker and month."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _SUMS = ", ".join([
 
 @dataclass(frozen=True, slots=True)
 class SpendingSum:
-    """A sum of spending (USD, tokens): `calls` that were settled, and `lost` ones.
+    """The sum of spending over `calls` that were settled and `lost` calls, in USD and tokens.
 
-    A call is lost if it was sent and its answer never arrived: its process was killed, it was cancelled, it timed out,
-    or its connection broke. Its provider may bill it, so `format_usd` includes `lost_usd`: the worst case of each, or
-    the cost of the same question's answer once that is known.
+    A call is lost if it was sent and its answer never arrived, because its process was killed, or because it was
+    cancelled, timed out or lost its connection. The provider may bill such a call. `usd` therefore includes `lost_usd`,
+    which counts each lost call at its highest possible cost, or at the cost of the same question's answer once that is
+    known.
     """
 
     usd: float = 0.0
@@ -38,7 +39,7 @@ class SpendingSum:
 
 
 class SettledCall(NamedTuple):
-    """One settled call: time (seconds since the epoch), run, purpose, tokens, USD."""
+    """A settled call: its time in seconds since the epoch, run, purpose, worker, tokens and cost in USD."""
 
     at: float
     run: str
@@ -50,41 +51,41 @@ class SettledCall(NamedTuple):
 
 
 class LedgerReader:
-    """Read-only access to the spending on workers: the SQLite file at `path`, or another `store`."""
+    """Read-only access to the spending on workers, in the SQLite file at `path` or in another `store`."""
 
     def __init__(self, path: Path, store: LedgerStore | None = None) -> None:
         self.path = path
         self._store: LedgerStore = store or LocalLedgerStore(path)
 
     def total_usd(self, run: str) -> float:
-        """Return the USD spent for a run by all processes: settled and lost calls."""
+        """Return the USD that all processes have spent for a run, on settled and lost calls."""
         return self._sum("run = ?", (run,)).usd
 
     def by_purpose(self, run: str | None = None) -> dict[str, SpendingSum]:
-        """Return spending by purpose, of one run or of all."""
+        """Return the spending by purpose, for one run or for all."""
         return self._by("purpose", run)
 
     def by_worker(self, run: str | None = None) -> dict[str, SpendingSum]:
-        """Return spending by worker name, of one run or of all."""
+        """Return the spending by the worker's name, for one run or for all."""
         return self._by("worker", run)
 
     def by_run(self) -> dict[str, SpendingSum]:
-        """Return spending by run."""
+        """Return the spending by run."""
         return self._by("run", None)
 
     def by_month(self, run: str | None = None) -> dict[str, SpendingSum]:
-        """Return spending by calendar month (UTC), of one run or of all."""
+        """Return the spending by calendar month ("2026-01", UTC), for one run or for all."""
         return self._by("month", run)
 
     def latest_calls(self, count: int, run: str | None = None) -> list[SettledCall]:
-        """Return the last settled calls, of one run or of all, newest first."""
+        """Return the latest `count` settled calls of one run or of all, newest first."""
         where, values = ("WHERE run = ?", (run,)) if run is not None else ("", ())
         query = f"SELECT {', '.join(SettledCall._fields)} FROM calls {where} ORDER BY id DESC LIMIT ?"
         rows = self._store.read(lambda connection: connection.execute(query, (*values, count)).fetchall())
         return [SettledCall(*row) for row in rows]
 
     def mean_usage(self, purpose: str) -> dict[str, MeanUsage]:
-        """Return worker → mean prompt and completion tokens of a settled call of that purpose, over all runs."""
+        """Return by worker the mean prompt and completion tokens of a settled call with this purpose, over all runs."""
         query = (
             "SELECT worker, CAST(sum(prompt_tokens) AS DOUBLE PRECISION) / sum(calls), "
             "CAST(sum(completion_tokens) AS DOUBLE PRECISION) / sum(calls) "
@@ -105,12 +106,13 @@ class LedgerReader:
 
 
 def current_month() -> str:
-    """The calendar month ("2026-01", UTC)."""
+    """Return the present calendar month in UTC, for example "2026-01"."""
     return datetime.now(UTC).isoformat()[:7]
 
 
 def format_usd(amount: float) -> str:
-    """Return USD with two significant digits and no exponent, so that small costs stay readable; a dash for NaN."""
+    """Return an amount in USD with at least two significant digits and no exponent, for example "$0.00042"; a dash for
+    NaN."""
     if math.isnan(amount):
         return "–"
     if amount == 0:

@@ -1,11 +1,11 @@
-"""The budget ledger: every amount is reserved before it is spent and recorded afterwards.
+"""The budget ledger: each amount is reserved before it can be spent, and recorded afterwards.
 
-Invariant at every commit and over all processes: settled + lost + reserved <= cap.
+At every commit, over all processes, settled + lost + reserved amounts are at most the cap.
 
-A process reserves in blocks, so most calls cost two small transactions (sending and settling); a settled call is on
-disk when `settle` returns. When a process was killed, reservations of unsent calls are released. Its sent calls are
-*lost*: their cost is unknown and the provider may bill them, so their worst case counts as spent until the same
-question is answered again and its cost is known.
+A process reserves blocks of several calls, so that most calls need only two small transactions, one before sending and
+one for settling. A settled call is on disk when `settle` returns. If a process is killed, its reservations of unsent
+calls are released. Its sent calls are *lost*: their cost is unknown and the provider may bill them, so their highest
+possible cost counts as spent until the same question is answered again and its cost is known.
 """
 
 from __future__ import annotations
@@ -43,31 +43,35 @@ _LOSE = "UPDATE sent SET lost = 1 WHERE id = ? AND pid = ? AND started = ?"
 _RECALL = "DELETE FROM sent WHERE id = ? AND pid = ? AND started = ?"
 _ADD_BLOCK = "INSERT INTO blocks (run, pid, started, usd) VALUES (?, ?, ?, ?) RETURNING id"
 _BLOCK_CALLS = 16
-"""Number of worst-case calls in a block, if the cap is far away."""
+"""Number of calls at their highest possible cost that a block has room for, if the cap is far away."""
 _BLOCK_SHARE = 1 / 64
-"""… and never more than this share of the cap, so that no process blocks the budget of others."""
+"""A block is at most this share of the cap, so that a process does not reserve the budget of the others."""
 _MAX_TOKENS = 2**40
-"""The largest bill of one call, so that sums of bills fit a 64-bit integer."""
+"""The largest number of tokens in a bill, so that sums of bills fit into 64-bit integers."""
 _EPSILON = 1e-9
-"""USD. A rounding error of floating point must not refuse a call."""
+"""A tolerance in USD, so that a rounding error does not refuse a call."""
 
 
 CAP_MESSAGE = "the next call may cost"
-"""Part of every message about a cap, because a trainer's errors reach its run only as text."""
+"""A part of every message about a cap, by which it is recognised, because the errors of a training process reach the
+run only as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """The reservation of one call. Return it once through `Ledger.settle`, `Ledger.release` or `Ledger.mark_lost`."""
+    """The reservation of one call. It must be returned once, with `Ledger.settle`, `Ledger.release` or
+    `Ledger.mark_lost`."""
 
     run: str
     usd: float
     sent: int = 0
-    """Its number among the sent calls (`Ledger.mark_sent`); 0 before, and for calls that are not billed."""
+    """The id of the call among the sent calls (`Ledger.mark_sent`); 0 before it is sent, and for calls that are not
+    billed."""
 
 
 class OutgoingCall(NamedTuple):
-    """A call to be sent: its reservation, its purpose, and its question's `key` in the cache."""
+    """A call that is about to be sent: its reservation, purpose and worker, and the `key` of its question in the
+    store."""
 
     reservation: Reservation
     purpose: str
@@ -77,9 +81,10 @@ class OutgoingCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The cost of one call (USD), its usage and its reservation; `key` is its question's in the cache.
+    """The cost of one call in USD, its usage and its reservation. `key` is the key of its question in the store.
 
-    Raises `ValueError` for impossible figures: negative, not finite, beyond 64 bits.
+    Raises `ValueError` for a cost that is negative or not finite, and for a number of tokens that is negative or too
+    large.
     """
 
     reservation: Reservation
@@ -99,7 +104,8 @@ class Bill:
 
 @dataclass
 class _Block:
-    """This process's share of one run's cap: `free`, and the worst case of its calls in flight."""
+    """This process's part of a run's cap in USD: `free` is unused, and `reserved` is the highest possible cost of its
+    calls in flight."""
 
     id: int
     cap: float
@@ -110,11 +116,12 @@ class _Block:
 
     @property
     def usd(self) -> float:
+        """The USD that the block takes from the cap."""
         return max(self.free, 0.0) + self.reserved
 
 
 class Ledger(LedgerReader):
-    """Reservations and their outcomes, in one SQLite file or another `LedgerStore` that many processes share."""
+    """Reservations and their settlement, in a SQLite file or another `LedgerStore` that many processes share."""
 
     def __init__(self, path: Path, store: LedgerStore | None = None) -> None:
         super().__init__(path, store)
@@ -123,22 +130,24 @@ class Ledger(LedgerReader):
         self._pid = os.getpid()
         self._swept = False
         self._overdue: list[tuple[str, int]] = []
-        """What a store that failed has still to be told, see `_return_reserved`."""
+        """Statements that a store could not execute because it failed, each with the id of a sent call
+        (`_return_reserved`)."""
 
     def reserve(self, run: str, worst_usd: float, cap_usd: float, *, month_cap_usd: float | None = None) -> Reservation:
-        """Reserve a call's worst case before it is sent.
+        """Reserve the highest possible cost of a call, in USD, before it is sent.
 
-        Raises `OverBudget` if the worst case does not fit under the run's cap, or under the calendar month's (UTC, all
-        runs), beside spent and reserved amounts.
+        Raises `OverBudget` if this amount, together with spent and reserved amounts, would exceed the run's cap or the
+        cap of the calendar month (UTC, over all runs).
         """
         return self.reserve_many(run, (worst_usd,), cap_usd, month_cap_usd=month_cap_usd)[0]
 
     def reserve_many(
         self, run: str, worst_usd: Sequence[float], cap_usd: float, *, month_cap_usd: float | None = None
     ) -> list[Reservation]:
-        """Reserve several calls in at most one transaction; return those that fit, from the first on.
+        """Reserve several calls in at most one transaction. Returns the reservations of those that fit, beginning with
+        the first one.
 
-        Raises `OverBudget` if the first does not fit.
+        Raises `OverBudget` if the first one does not fit.
         """
         with self._lock:
             self._forget_after_fork()
@@ -146,19 +155,19 @@ class Ledger(LedgerReader):
             if block is None or block.free + _EPSILON < sum(worst_usd):
                 block = self._grow_block(run, worst_usd, cap_usd, month_cap_usd)
             granted = []
-            for worst in worst_usd:
-                if block.free + _EPSILON < worst:
+            for usd in worst_usd:
+                if block.free + _EPSILON < usd:
                     break
-                block.free -= worst
-                block.reserved += worst
+                block.free -= usd
+                block.reserved += usd
                 block.in_flight += 1
-                granted.append(Reservation(run, worst))
+                granted.append(Reservation(run, usd))
         return granted
 
     def mark_sent(self, *calls: OutgoingCall) -> list[Reservation]:
-        """Record on disk that calls are sent now, and return their reservations.
+        """Record on disk that calls are sent now, and return their reservations in order.
 
-        If this process dies, they count as spent. Only for calls that a provider serves and bills.
+        If this process dies, they count as spent. This is only for calls that a provider serves and bills.
         """
         now, month = time.time(), current_month()
 
@@ -179,14 +188,14 @@ class Ledger(LedgerReader):
         return [replace(call.reservation, sent=first + index) for index, call in enumerate(calls)]
 
     def unmark_sent(self, reservation: Reservation) -> None:
-        """Unmark a call that was not sent; its reservation stays."""
+        """Undo `mark_sent` for a call that was not sent. Its reservation remains."""
         self._store.write(lambda connection: connection.execute("DELETE FROM sent WHERE id = ?", (reservation.sent,)))
 
     def settle(self, *bills: Bill) -> None:
-        """Book the real cost of calls in one transaction, which is on disk when this returns.
+        """Record the real cost of calls in one transaction, which is on disk when this returns.
 
-        Lost calls of the same questions are counted at the same cost from now on. If this raises, calls that were sent
-        count as lost.
+        Lost calls of the same questions are counted at the same cost from now on. If this raises, the calls that were
+        sent count as lost.
         """
         now, month = time.time(), current_month()
         calls = [
@@ -205,12 +214,13 @@ class Ledger(LedgerReader):
         self._return_reserved([(bill.reservation, bill.usd) for bill in bills], book, otherwise=otherwise)
 
     def release(self, *reservations: Reservation) -> None:
-        """Release the reservations of calls that cost nothing."""
+        """Release the reservations of calls that have cost nothing."""
         otherwise = [(_RECALL, reservation, 0.0) for reservation in reservations]
         self._return_reserved([(reservation, 0.0) for reservation in reservations], otherwise=otherwise)
 
     def mark_lost(self, reservation: Reservation) -> None:
-        """Count a sent call as spent at its worst case: no answer came, and it may be billed."""
+        """Count a sent call as spent at its highest possible cost, because no answer arrived and the provider may bill
+        it."""
         self._return_reserved(
             [(replace(reservation, sent=0), reservation.usd)],
             lambda connection: connection.execute("UPDATE sent SET lost = 1 WHERE id = ?", (reservation.sent,)),
@@ -218,19 +228,19 @@ class Ledger(LedgerReader):
         )
 
     def release_ended_processes(self) -> None:
-        """Release reservations of ended processes, and count their sent calls as lost."""
+        """Release the reservations of ended processes, and count their sent calls as lost."""
         if self._store.read(_list_holders):
             self._store.write(self._release_dead)
         self._swept = True
 
     def lost_keys_without_cost(self) -> list[str]:
-        """Return the keys of lost calls whose question has no known cost yet."""
+        """Return the keys of the lost calls whose question has no known cost yet."""
         self.release_ended_processes()
         query = "SELECT DISTINCT key FROM sent WHERE lost = 1 AND measured = 0"
         return [key for (key,) in self._store.read(lambda connection: connection.execute(query).fetchall())]
 
     def book_lost_calls(self, usd_by_key: Mapping[str, float]) -> None:
-        """Count lost calls at the cost of the same question's answer."""
+        """Count lost calls at the cost in USD of the same question's answer, which is given by key."""
         rows = [(usd, key) for key, usd in usd_by_key.items()]
         self._store.write(lambda connection: connection.executemany(_MEASURE, rows))
 
@@ -241,24 +251,24 @@ class Ledger(LedgerReader):
             return block.in_flight if block and self._pid == os.getpid() else 0
 
     def open_reservations(self) -> dict[str, float]:
-        """Return the USD that running processes hold for calls in flight (and a few later ones), by run."""
+        """Return by run the USD that running processes have reserved, for calls in flight and a few later ones."""
         self.release_ended_processes()
         query = "SELECT run, sum(usd) FROM blocks GROUP BY run ORDER BY run"
         return dict(self._store.read(lambda connection: connection.execute(query).fetchall()))
 
     def close(self) -> None:
-        """Release this process's unused block and close the store; the next use opens it again."""
+        """Release this process's unused blocks and close the store. The next use opens it again."""
         with self._lock:
             self._forget_after_fork()
             idle = {run: block.id for run, block in self._blocks.items() if block.in_flight == 0}
             if idle or self._overdue:
                 rows, overdue = [(number,) for number in idle.values()], list(self._overdue)
 
-                def leave(connection: SqlConnection) -> None:
+                def release_blocks(connection: SqlConnection) -> None:
                     self._execute_overdue(connection, overdue)
                     connection.executemany("DELETE FROM blocks WHERE id = ?", rows)
 
-                self._store.write(leave)
+                self._store.write(release_blocks)
                 del self._overdue[: len(overdue)]
                 for run in idle:
                     del self._blocks[run]
@@ -267,13 +277,14 @@ class Ledger(LedgerReader):
     # ── blocks ───────────────────────────────────────────────────────────────
 
     def _grow_block(self, run: str, worsts: Sequence[float], cap: float, month_cap: float | None) -> _Block:
-        """Raise this process's block until all calls fit, or at least the first. Raises `OverBudget`."""
+        """Increase this process's block until all calls fit, or at least the first one. Raises `OverBudget` if it
+        cannot."""
         if not self._swept:
             self.release_ended_processes()
         if self._store.leased:
             self._renew_blocks({run})
         block = self._blocks.get(run)
-        free = max(block.free, 0.0) if block else 0.0  # negative: a call cost more than its worst case
+        free = max(block.free, 0.0) if block else 0.0  # `block.free` is negative if a call cost more than reserved
         worst, wanted = worsts[0], sum(worsts) - free
         needed = max(worst - free, 0.0)
 
@@ -298,38 +309,40 @@ class Ledger(LedgerReader):
 
     def _return_reserved(
         self,
-        done: Sequence[tuple[Reservation, float]],
+        finished: Sequence[tuple[Reservation, float]],
         before: Callable[[SqlConnection], object] | None = None,
         *,
         otherwise: Sequence[tuple[str, Reservation, float]],
     ) -> None:
-        """Remove finished calls (reservation, USD spent) from this process's blocks, in one transaction with
-        `before`.
+        """Remove finished calls, given as (reservation, USD spent), from this process's blocks, in a transaction that
+        first runs `before`.
 
-        If the store fails, the calls have ended all the same. The next transaction then begins with the statements of
-        `otherwise`, each for the sent call of a reservation, for which this USD counts as spent; until then the
-        reservations stay on disk.
+        If the store fails, the calls have ended nevertheless. Each item of `otherwise` says which statement is then
+        executed at the beginning of the next transaction for the sent call of a reservation, and which amount in USD
+        counts as spent for it. Until then the reservations remain on disk.
         """
         with self._lock:
             self._forget_after_fork()
-            after, overdue = self._blocks_without(done), list(self._overdue)
+            after, overdue = self._blocks_without(finished), list(self._overdue)
             idle = [(block.id,) for block in after.values() if block.in_flight == 0]
             busy = [(block.usd, block.id) for block in after.values() if block.in_flight != 0]
 
-            def give_back(connection: SqlConnection) -> None:
+            def return_to_store(connection: SqlConnection) -> None:
                 self._execute_overdue(connection, overdue)
                 if before is not None:
                     before(connection)
-                connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in done if r.sent])
-                # An idle process keeps nothing from the others.
+                connection.executemany("DELETE FROM sent WHERE id = ?", [(r.sent,) for r, _ in finished if r.sent])
+                # An idle process deletes its blocks, so that the others can use the budget.
                 connection.executemany("DELETE FROM blocks WHERE id = ?", idle)
                 connection.executemany("UPDATE blocks SET usd = ? WHERE id = ?", busy)
 
             try:
-                self._store.write(give_back)
+                self._store.write(return_to_store)
             except BaseException:
-                self._overdue += [(statement, held.sent) for statement, held, _ in otherwise if held.sent]
-                self._blocks |= self._blocks_without([(held, usd) for _, held, usd in otherwise])
+                self._overdue += [
+                    (statement, reservation.sent) for statement, reservation, _ in otherwise if reservation.sent
+                ]
+                self._blocks |= self._blocks_without([(reservation, usd) for _, reservation, usd in otherwise])
                 raise
             del self._overdue[: len(overdue)]
             for run, block in after.items():
@@ -338,26 +351,27 @@ class Ledger(LedgerReader):
                 else:
                     self._blocks[run] = block
 
-    def _blocks_without(self, done: Iterable[tuple[Reservation, float]]) -> dict[str, _Block]:
-        """Return this process's blocks, of the runs concerned, without finished calls (reservation, USD spent)."""
+    def _blocks_without(self, finished: Iterable[tuple[Reservation, float]]) -> dict[str, _Block]:
+        """Return this process's blocks for the runs concerned without the finished calls, given as (reservation, USD
+        spent)."""
         after: dict[str, _Block] = {}
-        for reservation, usd in done:
-            if (known := after.get(reservation.run, self._blocks.get(reservation.run))) is not None:
+        for reservation, usd in finished:
+            if (block := after.get(reservation.run, self._blocks.get(reservation.run))) is not None:
                 after[reservation.run] = replace(
-                    known,
-                    reserved=max(known.reserved - reservation.usd, 0.0),
-                    free=known.free + reservation.usd - usd,
-                    in_flight=known.in_flight - 1,
+                    block,
+                    reserved=max(block.reserved - reservation.usd, 0.0),
+                    free=block.free + reservation.usd - usd,
+                    in_flight=block.in_flight - 1,
                 )
         return after
 
     def _execute_overdue(self, connection: SqlConnection, overdue: Iterable[tuple[str, int]]) -> None:
-        """Execute the statements that the store did not take before."""
+        """Execute the statements that the store could not execute before."""
         for statement, sent in overdue:
             connection.execute(statement, (sent, *self._store.holder()))
 
     def _renew_blocks(self, runs: Iterable[str]) -> None:
-        """Reserve again what this process holds and others released because they took it for ended. Raises
+        """Reserve again the blocks that other processes released because they took this one for ended. Raises
         `OverBudget`."""
         for run in runs:
             if (block := self._blocks.get(run)) is None:
@@ -377,11 +391,11 @@ class Ledger(LedgerReader):
             self._blocks[run] = replace(block, id=number, free=free)
 
     def _release_dead(self, connection: SqlConnection) -> bool:
-        """Drop the blocks of ended processes, and count their sent calls as lost; return whether there were any."""
-        dead = self._store.find_ended(connection, _list_holders(connection))
-        connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", dead)
-        connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", dead)
-        return bool(dead)
+        """Delete the blocks of ended processes and count their sent calls as lost. Returns whether there were any."""
+        ended = self._store.find_ended(connection, _list_holders(connection))
+        connection.executemany("UPDATE sent SET lost = 1 WHERE lost = 0 AND pid = ? AND started = ?", ended)
+        connection.executemany("DELETE FROM blocks WHERE pid = ? AND started = ?", ended)
+        return bool(ended)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
@@ -395,7 +409,7 @@ def _list_holders(connection: SqlConnection) -> list[ProcessId]:
 
 
 def _sum_calls(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:
-    """Return the number, tokens and USD of calls of the same run, purpose and worker together."""
+    """Return the number of calls, tokens and USD for each (run, purpose, worker)."""
     sums: dict[tuple[str, ...], list[float]] = {}
     for run, purpose, worker, *amounts in calls:
         so_far = sums.setdefault((run, purpose, worker), [0, 0, 0, 0.0])
@@ -405,16 +419,16 @@ def _sum_calls(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterat
 
 
 def _remaining_usd(connection: SqlConnection, run: str, cap: float, month_cap: float | None) -> float:
-    """Return the USD left under the caps after every process's blocks."""
+    """Return the USD that remain under the caps after spending and the blocks of all processes."""
 
     def total(query: str, *values: str) -> float:
         return float(connection.execute(f"SELECT coalesce(sum(usd), 0.0) FROM {query}", values).fetchone()[0])
 
-    room = cap - total("spent WHERE run = ?", run) - total("blocks WHERE run = ?", run)
+    remaining = cap - total("spent WHERE run = ?", run) - total("blocks WHERE run = ?", run)
     if month_cap is not None:
-        month_room = month_cap - total("spent WHERE month = ?", current_month()) - total("blocks")
-        room = min(room, month_room)
-    return room
+        remaining_in_month = month_cap - total("spent WHERE month = ?", current_month()) - total("blocks")
+        remaining = min(remaining, remaining_in_month)
+    return remaining
 
 
 def _format_refusal(run: str, worst: float, room: float, cap: float, month_cap: float | None) -> str:
@@ -427,9 +441,9 @@ def _format_refusal(run: str, worst: float, room: float, cap: float, month_cap: 
 
 
 def open_ledger(path: Path) -> Ledger:
-    """Open the checkout's ledger: the server in PODIUM_LEDGER_URL, or the file.
+    """Return the workspace's ledger: the server in `$PODIUM_LEDGER_URL`, or the SQLite file at `path`.
 
-    Raises `ConfigError` if the variable holds no Postgres URL, or its client is not installed.
+    Raises `ConfigError` if the variable is not a Postgres URL, or if the client's package is not installed.
     """
     url = os.environ.get(LEDGER_URL)
     if not url:

@@ -1,4 +1,4 @@
-"""The ledger's tables in one SQLite file: the default, for any number of processes of one machine."""
+"""The ledger in a SQLite file, which is the default and serves any number of processes on one machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPENT_VIEW = """CREATE VIEW spent AS
     UNION ALL SELECT run, purpose, worker, month, usd, 0, 0, 0, 1, usd FROM sent WHERE lost = 1"""
 _VERSION = 3
 _SCHEMA = (
-    # Sums over the calls, which each reservation needs at once.
+    # Sums over the calls, so that a reservation does not have to add up all calls.
     """CREATE TABLE spending (
         run TEXT, purpose TEXT, worker TEXT, month TEXT,
         calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
@@ -31,7 +31,7 @@ _SCHEMA = (
         id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
         prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, usd REAL NOT NULL
     )""",
-    # Calls in flight, and calls whose response was lost: those count as spent until their price is known.
+    # Calls in flight, and lost calls, which count as spent at their highest possible cost until their cost is known.
     """CREATE TABLE sent (
         id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
         month TEXT NOT NULL, key TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
@@ -43,10 +43,12 @@ _SCHEMA = (
 
 
 class LocalLedgerStore:
-    """The SQLite file at `path`. Any method may raise `sqlite3.Error`, and `DataError` for a file of another
-    version."""
+    """The ledger's tables in the SQLite file at `path`.
 
-    leased = False  # on one machine it is known at once whether a process runs
+    Every method may raise `sqlite3.Error`, and `DataError` for a file of another version.
+    """
+
+    leased = False  # on one machine it is always known whether a process is running
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)

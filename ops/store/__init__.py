@@ -1,10 +1,9 @@
-"""The store: what is expensive is paid for or computed once.
+"""The store of what is expensive to obtain: workers' responses, completions of a policy, and verdicts on programs.
 
-A value lies under the SHA-256 of everything that determines it. There are three kinds: the workers' responses, the
-completions of a policy, and the verdicts on programs. Precaching, training, evaluation, baselines and serving share
-them, and one process or thread at a time computes a value (`claims`). The store is a SQLite file by default, and a
-Redis or Postgres server for a team. What does not belong here: which values are stored (client, writer, grading), and
-what they cost (ledger).
+Each value is stored under the SHA-256 of everything that determines it. Precaching, training, evaluation, baselines and
+serving share the values, and only one process or thread at a time computes a value (`claims`). The store is a SQLite
+file by default, and a Redis or Postgres server for a team. Which values are stored is decided by their producers
+(client, writer, grading), and what they cost is recorded by the ledger.
 """
 
 from ops.store.entries import CACHE_URL, Backend, Claim, ClaimLost, Kind, cache_key, cache_material, canonical_json

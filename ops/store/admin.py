@@ -1,4 +1,4 @@
-"""Maintain a store: its contents, removal of entries, checks, and export of the responses as a table."""
+"""Maintain a store: list its contents, delete and check entries, and export responses as a table."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from ops.store.sqlite_file import SqliteBackend
 T = TypeVar("T")
 _PAGE = 1000
 UNKNOWN_MODEL = "(unknown)"
-"""The model of responses whose key's text was damaged or not stored."""
+"""Shown as the model of a response whose request was damaged or not stored."""
 
 
 class StoreContents(NamedTuple):
-    """The stored entries of one kind; of responses, those of one worker identity (the same settings of one model)."""
+    """The stored entries of one kind; for responses, those of one worker identity (one model with the same
+    settings)."""
 
     kind: str
     model: str
-    """The worker's model; "" for entries that are no responses."""
+    """The worker's model; "" for entries that are not responses."""
     entries: int
     characters: int
-    """Bytes of values and requests."""
+    """The size of values and requests in bytes."""
     oldest: float
     newest: float
-    """Time of the newest entry in seconds since the epoch."""
+    """Time of the newest entry in seconds since the epoch; `oldest` is that of the oldest one."""
 
 
 class VerificationResult(NamedTuple):
-    """The result of `verify_entries`: number of entries read, and kind and key of the damaged ones."""
+    """The number of entries that `verify_entries` has read, and the kind and key of each damaged one."""
 
     entries: int
     damaged: tuple[tuple[str, str], ...]
 
 
 def list_contents(store: Backend) -> list[StoreContents]:
-    """Return the store's contents by kind and worker identity: responses first, those with most entries first."""
+    """Return the contents of the store by kind and worker identity. Responses come first, and larger groups before
+    smaller ones."""
     sums: dict[tuple[str, int], tuple[int, int, float, float]] = {}
     for kind, _, worker, created, size in store.iterate_headers():
         entries, characters, oldest, newest = sums.get((kind, worker), (0, 0, created, created))
@@ -55,7 +57,9 @@ def list_contents(store: Backend) -> list[StoreContents]:
         StoreContents(kind, models.get(worker, UNKNOWN_MODEL) if kind == Kind.RESPONSE else "", *values)
         for (kind, worker), values in sums.items()
     ]
-    return sorted(listing, key=lambda each: (each.kind != Kind.RESPONSE, -each.entries, each.kind, each.model))
+    return sorted(
+        listing, key=lambda contents: (contents.kind != Kind.RESPONSE, -contents.entries, contents.kind, contents.model)
+    )
 
 
 def prune_entries(
@@ -66,29 +70,32 @@ def prune_entries(
     older_than_days: float | None = None,
     dry_run: bool = False,
 ) -> int:
-    """Delete the responses of workers whose identity is not in `keep`, and entries older than `older_than_days`.
+    """Delete entries and return their number. With `dry_run`, only count them.
 
-    None: that bound does not apply. `kinds`: only entries of these kinds; none: of all. Returns their number; `dry_run`
-    deletes none. Other processes may keep responses in memory until they end.
+    Deleted are the responses of all workers whose identity is not in `keep`, and all entries that are older than
+    `older_than_days`. A criterion that is None does not apply. `kinds` restricts both to these kinds. Other running
+    processes may keep deleted responses in memory until they end.
     """
-    workers = None if keep is None else {fingerprint(canonical_json(identity)) for identity in keep}
+    kept_workers = None if keep is None else {fingerprint(canonical_json(identity)) for identity in keep}
     before = None if older_than_days is None else time.time() - 86_400 * older_than_days
-    doomed = (
+    to_delete = (
         (head.kind, head.key)
         for head in store.iterate_headers()
         if (not kinds or head.kind in kinds)
         and (
-            (workers is not None and head.kind == Kind.RESPONSE and head.worker not in workers)
+            (kept_workers is not None and head.kind == Kind.RESPONSE and head.worker not in kept_workers)
             or (before is not None and head.created < before)
         )
     )
-    return _delete_entries(store, doomed, dry_run=dry_run)
+    return _delete_entries(store, to_delete, dry_run=dry_run)
 
 
 def verify_entries(store: Backend, *, repair: bool = False) -> VerificationResult:
-    """Read every entry and compare its checksum; `repair` drops damaged ones, which are then asked or made again.
+    """Read every entry and compare its checksum. With `repair`, damaged entries are deleted, so that they are computed
+    again.
 
-    A damaged file raises `DamagedDatabaseError`; `repair` begins a new one with every sound entry of it.
+    If the SQLite file itself is damaged, raises `DamagedDatabaseError`; with `repair`, every readable entry is copied
+    into a new file instead.
     """
     if isinstance(store, SqliteBackend):
         try:
@@ -108,9 +115,10 @@ def verify_entries(store: Backend, *, repair: bool = False) -> VerificationResul
 
 
 def export_responses(store: Backend, file: Path, *, texts: bool = True) -> int:
-    """Write the sound responses to a Parquet file and return how many; without `texts`, no prompt and no answer.
+    """Write the undamaged responses to a Parquet file and return their number. Without `texts`, prompts and answers are
+    left out.
 
-    Prompts hold the questions: a file with texts of a confidential benchmark is not to be published.
+    Prompts contain the questions, so a file with texts of a confidential benchmark must not be published.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -120,17 +128,17 @@ def export_responses(store: Backend, file: Path, *, texts: bool = True) -> int:
     responses = (entry for entry in store.iterate_entries() if entry.kind == Kind.RESPONSE)
     with replace_atomically(file) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
         for page in _split_into_pages(responses, _PAGE):
-            read = [values for entry in page if (values := _response_columns(entry)) is not None]
-            chosen = [{name: values[name] for name in schema.names} for values in read]
-            writer.write_table(pa.Table.from_pylist(chosen, schema=schema))
-            written += len(read)
+            rows = [values for entry in page if (values := _response_columns(entry)) is not None]
+            exported_rows = [{name: values[name] for name in schema.names} for values in rows]
+            writer.write_table(pa.Table.from_pylist(exported_rows, schema=schema))
+            written += len(rows)
     return written
 
 
 def find_entry(store: Backend, prefix: str) -> dict[str, Any] | None:
-    """Return one entry by its key or the beginning of it; None: no such entry, or a damaged one.
+    """Return the entry whose key begins with `prefix`; None if there is none or it is damaged.
 
-    A response has the columns of `export_responses`; another kind has its kind, key, value and time.
+    A response has the columns of `export_responses`. An entry of another kind has its kind, key, value and time.
     """
     entry = store.find(prefix)
     if entry is None or entry.kind == Kind.RESPONSE:
@@ -181,12 +189,12 @@ def _response_schema(texts: bool) -> Any:
     return pa.schema([field for field in fields.items() if texts or field[0] not in ("messages", "text")])
 
 
-def _delete_entries(store: Backend, doomed: Iterator[tuple[str, str]], *, dry_run: bool = False) -> int:
+def _delete_entries(store: Backend, to_delete: Iterator[tuple[str, str]], *, dry_run: bool = False) -> int:
     deleted = 0
-    for page in _split_into_pages(doomed, _PAGE):
+    for page in _split_into_pages(to_delete, _PAGE):
         if not dry_run:
-            for kind, own in groupby(sorted(page), key=lambda each: each[0]):
-                store.delete(kind, [key for _, key in own])
+            for kind, entries in groupby(sorted(page), key=lambda entry: entry[0]):
+                store.delete(kind, [key for _, key in entries])
         deleted += len(page)
     return deleted
 

@@ -1,7 +1,7 @@
-"""Explain a cache miss: the field of the key that differs from the nearest stored entry.
+"""Explain a cache miss by the fields in which the key of a call differs from that of the most similar stored entry.
 
-Nothing is scanned: an index gives the entries with the same messages and those whose prompts begin alike; the nearest
-of these is chosen.
+The store is not scanned. Its index yields the entries with the same messages and those whose prompts begin in a similar
+way, and the most similar of these is chosen.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ from ops.store.entries import cache_material, extract_indexed_parts
 from ops.store.responses import ResponseCache
 
 MAX_NEIGHBOURS = 1000
-"""Number of entries of each kind to compare at most: the same messages, the next in order, the previous."""
+"""The maximum number of entries to compare from each index query: same messages, next in order, previous in order."""
 _AROUND = 40
-"""Characters shown before and after the first one that differs."""
+"""Characters that are shown before and after the first difference."""
 ABSENT = "(not set)"
+"""Stands for the value of a field that one of the two keys does not have."""
 
 
 class KeyDifference(NamedTuple):
-    """One field of the key: its path, the requested value, the stored value."""
+    """A field in which two keys differ: its path, the requested value and the stored value."""
 
     field: str
     wanted: str
     stored: str
     at: int | None = None
-    """The first differing character of two texts."""
+    """The position of the first character that differs, if both values are texts."""
 
 
 class CacheLookup(NamedTuple):
-    """Whether the call is stored, and if not, how it differs from the nearest entry."""
+    """Whether a call is stored, and otherwise how it differs from the most similar entry."""
 
     stored: bool
     differences: tuple[KeyDifference, ...]
     nearest: str | None
-    """The nearest entry's material; None if nothing related is stored."""
+    """The most similar entry's request as canonical JSON; None if no related entry is stored."""
 
 
 def explain_miss(
     cache: ResponseCache, identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample = 0
 ) -> CacheLookup:
-    """Compare a call (with the arguments of `cache_key`) with the stored entries.
+    """Compare a call, given by the arguments of `cache_key`, with the stored entries.
 
-    The nearest entry is the same question to the same model, else the same worker's entry with the longest common
-    prompt prefix, else another model's entry for the same question. A prompt that differs in its first characters has
-    no related entry.
+    The most similar entry is the same question to the same model. If there is none, it is the same worker's entry with
+    the longest common prefix of the prompt, and otherwise another model's entry for the same question. A prompt whose
+    first characters are different has no related entry.
     """
     material = cache_material(identity, messages, sample)
     call = json.loads(material)
@@ -57,7 +58,7 @@ def explain_miss(
             return CacheLookup(True, (), candidate)
         try:
             stored = json.loads(candidate)
-        except json.JSONDecodeError:  # a damaged row; `verify` reports it
+        except json.JSONDecodeError:  # the row is damaged, which `verify` reports
             continue
         differences = tuple(_differences(call, stored))
         rank = _distance(call, stored, differences)
@@ -78,16 +79,20 @@ def _distance(call: Any, stored: Any, differences: Sequence[KeyDifference]) -> t
 
 
 def _differences(call: Any, stored: Any) -> list[KeyDifference]:
-    left, right = _flatten(call), _flatten(stored)
+    requested_leaves, stored_leaves = _flatten(call), _flatten(stored)
     return [
-        _difference(field, left.get(field, ABSENT), right.get(field, ABSENT))
-        for field in dict.fromkeys((*left, *right))
-        if left.get(field, ABSENT) != right.get(field, ABSENT)
+        _difference(field, requested_leaves.get(field, ABSENT), stored_leaves.get(field, ABSENT))
+        for field in dict.fromkeys((*requested_leaves, *stored_leaves))
+        if requested_leaves.get(field, ABSENT) != stored_leaves.get(field, ABSENT)
     ]
 
 
 def _flatten(value: Any, path: str = "") -> dict[str, Any]:
-    """Return leaves by path: ``worker.temperature``, ``messages[1].content``, ``sample``. A plain list is one leaf."""
+    """Return the leaf values of nested JSON by their paths: ``worker.temperature``, ``messages[1].content``,
+    ``sample``.
+
+    A list without lists or objects in it is one leaf.
+    """
     if isinstance(value, dict):
         parts = [(f"{path}.{key}" if path else key, item) for key, item in value.items()]
     elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):

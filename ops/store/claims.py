@@ -1,6 +1,6 @@
-"""Claims: one process or thread computes a value or makes a call, and the others wait for what it stores.
+"""Claims on keys: one process or thread computes a value or makes a call, and the others wait for the stored result.
 
-Those of one machine are in a SQLite file; those of a team are leases in the server that has the entries.
+On one machine, claims are rows of a SQLite file. For a team, they are leases on the server that holds the store.
 """
 
 from __future__ import annotations
@@ -28,55 +28,57 @@ _SCHEMA = (
         key TEXT PRIMARY KEY, pid INTEGER NOT NULL, started REAL NOT NULL, until REAL NOT NULL DEFAULT 0
     ) WITHOUT ROWID""",
 )
-"""`until`: 0 before the call is sent; then the time from which its answer can no longer arrive (seconds since the
-epoch)."""
+"""`until` is 0 before the call is sent. Afterwards it is the time from which its answer can no longer arrive, in
+seconds since the epoch."""
 _OWN_ROW = "key = ? AND pid = ? AND started = ?"
 _INSERT = "INSERT OR IGNORE INTO claims (key, pid, started) VALUES {} RETURNING key"
 _SENT = "UPDATE claims SET until = ? WHERE pid = ? AND started = ? AND key IN ({}) RETURNING key"
 _TAKE_OVER = f"UPDATE claims SET pid = ?, started = ?, until = 0 WHERE {_OWN_ROW} AND until = ?"
 _STATE_LIFETIME_S = 0.25
-"""Seconds for which the last known state of another process is assumed."""
+"""Seconds for which the state of another process is cached."""
 
 
 _MAX_WAIT_S = 86_400.0
-"""No answer takes longer (seconds); a later `until` was noted before the clock was set back."""
+"""No answer takes longer than this (seconds). A later `until` was written before the clock was set back."""
 
 
 class LocalClaim:
-    """The claim of one key, until it is released or its process ends."""
+    """A claim on one key, which lasts until it is released or its process ends."""
 
     def __init__(self, claims: LocalClaims, key: str) -> None:
         self._claims, self._key = claims, key
 
     def release(self) -> None:
+        """Release the claim, so that another process can compute the value."""
         self._claims.release(self._key)
 
 
 class LocalClaims:
-    """The claims in `claims.sqlite` of the store's folder, by their names (`claim_name`).
+    """Claims by name (`claim_name`) in the file `claims.sqlite` of the store's folder.
 
-    They have a file of their own because they come and go all the time and may be lost, while the file of paid
-    responses is written only when a value is stored. A damaged file of claims is renamed, and a new one is begun: the
-    calls of running processes may then be made twice.
+    They have a file of their own because they change all the time and may be lost, while the file of paid responses is
+    written only when a value is stored. If the file of claims is damaged, it is renamed and a new one is created; calls
+    that are in flight may then be made twice.
 
-    A claim ends when its value is stored, with its release, or with its process. The claim of an ended process is taken
-    over, but not before `until`, because a sent call may have been served and is paid for. A suspended process may lose
-    its claim likewise; it detects this before it sends its call.
+    A claim ends when its value is stored, when it is released, or when its process ends. The claim of a process that
+    has ended can be taken over, but not before `until`, because a sent call may have been served and must then be paid
+    for. The claim of a suspended process can be taken over in the same way. Such a process notices the loss before it
+    sends its call (`mark_sent`).
     """
 
     def __init__(self, folder: Path) -> None:
         self._file = SqliteFile(folder / "claims.sqlite", _VERSION, _SCHEMA, is_disposable=True)
         self._held: set[str] = set()
         self._abandoned: set[str] = set()
-        """Keys that were given up when the file could not be written: its rows of them are not valid any more."""
+        """Keys whose release could not be written to the file. Their rows in the file are not valid any more."""
         self._states: dict[ProcessId, tuple[State, float]] = {}
         self._lock = threading.Lock()
         self._swept = self._warned = False
 
     def try_claim(self, keys: Sequence[str]) -> list[LocalClaim | None]:
-        """Claim each key in one transaction; None for keys that others hold.
+        """Claim keys in one transaction. Returns for each key, in order, its claim, or None if another holder has it.
 
-        Waiting callers only read: a transaction begins only if there is a key to claim.
+        Callers that wait for a key only read: a transaction begins only if at least one key can be claimed.
         """
         return self._file.run_or_recreate(lambda: self._try_claim_once(keys))
 
@@ -85,42 +87,46 @@ class LocalClaims:
             self._sweep()
         rows: dict[str, list[Any]] = {}
         with self._file.connection() as connection:
-            for some in split_into_batches(keys):
-                query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({placeholders(some)})"
-                rows |= {key: row for key, *row in connection.execute(query, some)}
+            for batch in split_into_batches(keys):
+                query = f"SELECT key, pid, started, until FROM claims WHERE key IN ({placeholders(batch)})"
+                rows |= {key: row for key, *row in connection.execute(query, batch)}
         self._check_holders(row[:2] for row in rows.values())
-        others = {key: row for key, row in rows.items() if key not in self._abandoned}
-        held = {key: row for key, row in others.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
-        taken: set[str] = set()
-        if free := [key for key in keys if key not in held]:
+        valid_rows = {key: row for key, row in rows.items() if key not in self._abandoned}
+        held_rows = {key: row for key, row in valid_rows.items() if not self._may_be_taken(ProcessId(*row[:2]), row[2])}
+        claimed: set[str] = set()
+        if free := [key for key in keys if key not in held_rows]:
             with self._file.writing() as connection:
-                taken = _take(connection, free, rows)
+                claimed = _take(connection, free, rows)
         with self._lock:
-            self._held |= taken
-            self._abandoned -= taken
+            self._held |= claimed
+            self._abandoned -= claimed
         claims: list[LocalClaim | None] = []
-        for key in keys:  # of several callers for one key in the same turn, the first has the claim
-            claims.append(LocalClaim(self, key) if key in taken else None)
-            taken.discard(key)
+        for key in keys:  # if several callers ask for a key in the same batch, the first one gets the claim
+            claims.append(LocalClaim(self, key) if key in claimed else None)
+            claimed.discard(key)
         return claims
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """Record that the calls of these keys are sent now, and for how long an answer may arrive. Returns the keys
-        still held."""
+        """Record that the calls of these keys are sent now. Returns the keys that this process still holds.
+
+        `seconds` maps each key to the time, in seconds, within which its answer may arrive.
+        """
         return self._file.run_or_recreate(lambda: self._mark_sent_once(seconds))
 
     def _mark_sent_once(self, seconds: Mapping[str, float]) -> set[str]:
         now = time.time()
-        ours: set[str] = set()
+        still_held: set[str] = set()
         with self._file.writing() as connection:
-            for rest in set(seconds.values()):
-                for some in split_into_batches([key for key in seconds if seconds[key] == rest]):
-                    update = connection.execute(_SENT.format(placeholders(some)), (now + rest, *this_process(), *some))
-                    ours.update(key for (key,) in update.fetchall())
-        return ours
+            for remaining_s in set(seconds.values()):
+                for batch in split_into_batches([key for key in seconds if seconds[key] == remaining_s]):
+                    update = connection.execute(
+                        _SENT.format(placeholders(batch)), (now + remaining_s, *this_process(), *batch)
+                    )
+                    still_held.update(key for (key,) in update.fetchall())
+        return still_held
 
     def release(self, key: str) -> None:
-        """Give a claim up, unless its response was stored, which ended it."""
+        """Release the claim on a key. Does nothing if the response was stored, which has ended the claim."""
         with self._lock:
             if key not in self._held:
                 return
@@ -131,7 +137,7 @@ class LocalClaims:
             )
 
     def release_stored(self, keys: Sequence[str]) -> None:
-        """Release the claims of these keys, whose responses are stored now."""
+        """Release the claims on these keys, whose values have been stored now."""
         with self._lock:
             self._held.difference_update(keys)
         with self._abandon_if_unwritable(keys):
@@ -141,8 +147,8 @@ class LocalClaims:
 
     @contextmanager
     def _abandon_if_unwritable(self, keys: Sequence[str]) -> Iterator[None]:
-        """Remember these keys if the file cannot be written in the block, so that this process does not wait for
-        itself."""
+        """Remember these keys as abandoned if the block raises, so that this process does not wait for its own
+        claims."""
         try:
             yield
         except BaseException:
@@ -151,6 +157,7 @@ class LocalClaims:
             raise
 
     def close(self) -> None:
+        """Close the file. The next use opens it again."""
         self._file.close()
 
     def _execute(self, statement: str, values: Sequence[tuple[Any, ...]]) -> None:
@@ -158,7 +165,7 @@ class LocalClaims:
             connection.executemany(statement, values)
 
     def _check_holders(self, holders: Iterable[Sequence[Any]]) -> None:
-        """Raise `Damaged` unless these are numbers of processes and their times."""
+        """Raise `DamagedDatabaseError` unless these are pairs of a process id and a start number."""
         if not all(isinstance(pid, int) and isinstance(started, int | float) for pid, started in holders):
             raise self._file.damaged_error("a claim is not what was written")
 
@@ -166,16 +173,16 @@ class LocalClaims:
         state = self._process_state(holder)
         if state == "running":
             return False
-        rest = until - time.time()
-        if rest > _MAX_WAIT_S:
+        remaining_s = until - time.time()
+        if remaining_s > _MAX_WAIT_S:
             return True
-        if rest > 0 and not self._warned:
+        if remaining_s > 0 and not self._warned:
             self._warned = True
             log.warning(
                 "a process that is %s has sent calls that are paid for: their questions are asked again when their "
-                "time-outs have passed, this one in %.0f s", state, rest,
+                "time-outs have passed, this one in %.0f s", state, remaining_s,
             )  # fmt: skip
-        return rest <= 0
+        return remaining_s <= 0
 
     def _process_state(self, process: ProcessId) -> State:
         state, until = self._states.get(process, ("gone", 0.0))
@@ -185,91 +192,97 @@ class LocalClaims:
         return state
 
     def _sweep(self) -> None:
-        """Delete claims of ended processes whose answers can no longer arrive."""
+        """Delete the claims of ended processes whose answers can no longer arrive."""
         self._swept = True
         with self._file.connection() as connection:
             rows = connection.execute("SELECT DISTINCT pid, started FROM claims").fetchall()
         self._check_holders(rows)
-        if gone := [holder for holder in (ProcessId(*row) for row in rows) if process_state(holder) == "gone"]:
+        if ended := [holder for holder in (ProcessId(*row) for row in rows) if process_state(holder) == "gone"]:
             query = "DELETE FROM claims WHERE pid = ? AND started = ? AND until <= ?"
-            self._execute(query, [(*holder, time.time()) for holder in gone])
+            self._execute(query, [(*holder, time.time()) for holder in ended])
 
 
 def _take(connection: sqlite3.Connection, keys: Sequence[str], rows: Mapping[str, Sequence[float]]) -> set[str]:
-    """Take claims that were free, or held as in `rows`, when they were read. Returns those that were unchanged."""
-    taken: set[str] = set()
-    for some in split_into_batches([key for key in keys if key not in rows]):
-        new = connection.execute(_INSERT.format(", ".join(["(?, ?, ?)"] * len(some))), [
-            value for key in some for value in (key, *this_process())
+    """Take over claims that are still in the state `rows`, or still free if they are not in `rows`. Returns the claimed
+    keys."""
+    claimed: set[str] = set()
+    for batch in split_into_batches([key for key in keys if key not in rows]):
+        inserted = connection.execute(_INSERT.format(", ".join(["(?, ?, ?)"] * len(batch))), [
+            value for key in batch for value in (key, *this_process())
         ])  # fmt: skip
-        taken.update(key for (key,) in new.fetchall())
+        claimed.update(key for (key,) in inserted.fetchall())
     for key in rows.keys() & keys:
         if connection.execute(_TAKE_OVER, (*this_process(), key, *rows[key])).rowcount == 1:
-            taken.add(key)
-    return taken
+            claimed.add(key)
+    return claimed
 
 
 # ── claims of a team ─────────────────────────────────────────────────────────
 
 
 class Lease(NamedTuple):
-    """The lease of one claim: the token that only its holder knows, and for how long it lasts from now."""
+    """The lease of one claim: a token that only its holder knows, and its duration in seconds from now."""
 
     token: str
     seconds: float
 
 
 class LeaseServer(Protocol):
-    """A server that keeps leases by name. The methods raise `CacheUnavailable` if it does not answer."""
+    """A server that holds leases by name. Each method raises `CacheUnavailable` if the server does not answer."""
 
     def acquire(self, names: Sequence[str], lease: Lease) -> Sequence[bool]:
-        """Take the lease of each name that is free; return which were taken."""
+        """Acquire the lease of each name that is free. Returns for each name whether it was acquired."""
         ...
 
     def renew(self, leases: Mapping[str, Lease]) -> set[str]:
-        """Let these leases last as they say from now on; return the names of those that are still held."""
+        """Set the remaining durations of leases. Returns the names of those that are still held with these tokens."""
         ...
 
     def release(self, name: str, token: str) -> None:
-        """End a lease, unless another holder has it."""
+        """End a lease, unless another holder has acquired it."""
         ...
 
 
 class LeasedClaim:
-    """The claim of one name at a server, until it is released or its process dies."""
+    """A claim on one name on a server, which lasts until it is released or its lease expires."""
 
     def __init__(self, claims: LeasedClaims, name: str, token: str) -> None:
         self._claims, self._name, self._token = claims, name, token
 
     def release(self) -> None:
-        """Release the claim. If the server is gone, the claim expires by itself."""
+        """Release the claim. If the server does not answer, the lease expires by itself."""
         with suppress(CacheUnavailable):
             self._claims.release(self._name, self._token)
 
 
 class LeasedClaims:
-    """This process's claims at a server.
+    """The claims of this process on a server.
 
-    A claim expires `lease_s` seconds after its process died, or when no answer to its call can come any more; a running
-    process renews it.
+    Each claim is a lease of `lease_s` seconds, which a background thread renews. After the death of the process it
+    expires, but not before no answer to a sent call can arrive any more.
     """
 
     def __init__(self, server: LeaseServer, lease_s: float) -> None:
         self._server, self._lease_s = server, lease_s
         self._leases = LeaseRenewer[str, tuple[str, float]]("cache claims", lease_s / 3, self._renew)
-        """Name → token, and the time until which an answer to a sent call may arrive (monotonic clock)."""
+        """Maps a name to its token and to the time (monotonic clock) until which the answer to a sent call may
+        arrive."""
 
     def try_claim(self, names: Sequence[str]) -> list[LeasedClaim | None]:
-        """Claim each name; None for those that others hold."""
+        """Claim names. Returns for each name, in order, its claim, or None if another holder has it."""
         token = secrets.token_hex(16)
-        taken = self._server.acquire(names, Lease(token, self._lease_s))
-        claims = [LeasedClaim(self, name, token) if own else None for name, own in zip(names, taken, strict=True)]
+        acquired = self._server.acquire(names, Lease(token, self._lease_s))
+        claims = [
+            LeasedClaim(self, name, token) if is_acquired else None
+            for name, is_acquired in zip(names, acquired, strict=True)
+        ]
         with self._leases.locked() as held:
-            held.update((name, (token, 0.0)) for name, own in zip(names, taken, strict=True) if own)
+            held.update((name, (token, 0.0)) for name, is_acquired in zip(names, acquired, strict=True) if is_acquired)
         return claims
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """See `LocalClaims.mark_sent`."""
+        """Record that the calls of these names are sent now (see `LocalClaims.mark_sent`). Returns the names still
+        held."""
         with self._leases.locked() as held:
             tokens = {name: held[name][0] for name in seconds.keys() & held.keys()}
         until = {name: time.monotonic() + seconds[name] for name in tokens}
@@ -279,14 +292,14 @@ class LeasedClaims:
         return kept
 
     def release(self, name: str, token: str) -> None:
-        """Give a claim up."""
+        """Release the claim on a name."""
         with self._leases.locked() as held:
             if held.get(name, ("",))[0] == token:
                 del held[name]
         self._server.release(name, token)
 
     def _renew(self, held: dict[str, tuple[str, float]]) -> None:
-        # The calls that hold these claims receive an error themselves.
+        # An error is not reported here, because the calls that hold these claims receive one themselves.
         with suppress(CacheUnavailable):
             self._server.renew({name: self._lease(token, until) for name, (token, until) in held.items()})
 

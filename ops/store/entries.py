@@ -1,4 +1,4 @@
-"""Entries of the store: their kinds, keys and format, and the interface of a database that holds them."""
+"""The entries of the store: their kinds, keys and format, and the interface of the databases that hold them."""
 
 from __future__ import annotations
 
@@ -11,51 +11,53 @@ from typing import Any, NamedTuple, Protocol
 from ops.core.messages import Message, Sample
 from ops.core.response import NO_RESPONSE, Response
 
-# ASCII output: a lone surrogate in some worker's text must not make the key or the row impossible.
+# The output is ASCII, so that a lone surrogate in a worker's text can be encoded and stored.
 canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
-"""Encode a value as canonical JSON: one text for one value."""
+"""Encode a value as canonical JSON, in which equal values have equal texts."""
 
 
 class Kind(StrEnum):
-    """What a value is. Each kind has keys of its own."""
+    """The kind of a stored value. Keys of different kinds are independent of each other."""
 
     RESPONSE = "response"
-    """A worker's paid response; the entry keeps the text of its request."""
+    """A worker's paid response. Its entry also holds the text of the request."""
     COMPLETION = "completion"
-    """What a policy wrote for a prompt."""
+    """A policy's completion of a prompt."""
     VERDICT = "verdict"
-    """What a grader found by running a program."""
+    """A grader's verdict on a program that it has run."""
 
 
 _BEFORE = '{"messages":'
 _BETWEEN = '],"sample":'
-"""A text in no JSON string (its quotes would be escaped); all values of a message are strings."""
+"""This text cannot occur inside a JSON string, in which quotes are escaped, and all values of a message are strings."""
 OPENING_CHARS = 96
-"""Characters of a prompt's beginning that an index stores, by which related prompts are found."""
+"""The number of characters at the beginning of a prompt that the index stores, in order to find related prompts."""
 
 
 def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
-    """Return the canonical JSON of everything that can change a response."""
+    """Return the request as canonical JSON: worker identity, messages and sample, which together determine a
+    response."""
     return canonical_json({"messages": list(messages), "sample": Sample.of(sample).as_json(), "worker": identity})
 
 
 def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
-    """Return the SHA-256 (64 hex digits) of `cache_material`."""
+    """Return the key of a response: the SHA-256 of `cache_material` as 64 hex digits."""
     return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
 
 
 class IndexedParts(NamedTuple):
-    """The indexed parts of a material: the start of its prompt, and fingerprints of its two large parts."""
+    """The indexed parts of a request: the beginning of its prompt, and 64-bit fingerprints of its messages and worker
+    identity."""
 
     opening: str
     messages: int
     worker: int
     identity: str
-    """Canonical JSON of the worker's identity."""
+    """The worker's identity as canonical JSON."""
 
 
 def extract_indexed_parts(material: str) -> IndexedParts:
-    """Return the marks of a material's text without parsing it; empty marks for other text."""
+    """Return the indexed parts of a request without parsing its JSON; empty ones if the text is not a request."""
     cut = material.find(_BETWEEN)
     at = material.find(',"worker":', cut)
     if not material.startswith(_BEFORE) or cut < 0 or at < 0:
@@ -65,17 +67,17 @@ def extract_indexed_parts(material: str) -> IndexedParts:
 
 
 def fingerprint(text: str) -> int:
-    """Return 64 bits of a text's hash as SQLite's signed integer."""
+    """Return 64 bits of a text's hash as a signed integer, which SQLite and Postgres can store."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 _USUAL_FIELDS = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
-"""Fields of a response that every entry holds, in their order in the entry."""
+"""Fields of a response that every entry has, in the order in which they are stored."""
 _DEFAULTS = NO_RESPONSE.as_stored()
 
 
 class Entry(NamedTuple):
-    """One entry as stored: the bytes as read, so that damage can be detected."""
+    """An entry as it is stored. Texts are kept as the bytes that were read, so that damage can be detected."""
 
     kind: str
     key: str
@@ -83,16 +85,19 @@ class Entry(NamedTuple):
     """The value as canonical JSON."""
     checksum: str
     material: str
-    """A response's request (`cache_material`), of which the key is the hash; "" for the other kinds, because prompts
-    and programs may hold questions of confidential benchmarks."""
+    """The request of a response (`cache_material`), whose hash is the key.
+
+    It is "" for the other kinds, because prompts and programs may contain questions of confidential benchmarks.
+    """
     created: float
-    """Seconds since the epoch."""
+    """Time of storing, in seconds since the epoch."""
 
     @classmethod
     def from_response(cls, key: str, material: str, response: Response, created: float) -> Entry:
         """Return the entry of a worker's response.
 
-        Its usual fields are a list; the others follow at the end by name, if they differ from their defaults.
+        The body is a list of the usual fields, followed by a dictionary of other fields that differ from their
+        defaults, if any.
         """
         stored = response.as_stored()
         values = [stored.pop(name) for name in _USUAL_FIELDS]
@@ -102,124 +107,135 @@ class Entry(NamedTuple):
 
     @classmethod
     def from_value(cls, kind: Kind, key: str, value: Any, created: float) -> Entry:
-        """Return the entry of another kind of value, which can be written as JSON."""
+        """Return the entry of a completion or verdict, given as a value that JSON can represent."""
         body = canonical_json(value).encode()
         return cls(kind, key, body, compute_checksum(kind, key, body), "", created)
 
     @property
     def is_sound(self) -> bool:
-        """Whether kind, key, request and value are what was written."""
+        """True if kind, key, request and value are what was written."""
         if compute_checksum(self.kind, self.key, self.body) != self.checksum:
             return False
         return self.kind != Kind.RESPONSE or self.key == hashlib.sha256(self.material.encode()).hexdigest()
 
 
 class EntryHeader(NamedTuple):
-    """The fields of an entry that a scan reads."""
+    """The fields of an entry that are read when the whole store is listed."""
 
     kind: str
     key: str
     worker: int
     created: float
     size: int
-    """Bytes of value and request."""
+    """The size of value and request in bytes."""
 
 
 class StoredValue(NamedTuple):
-    """The value of an entry as stored."""
+    """The value of an entry as it is stored, with its checksum."""
 
     body: bytes
     checksum: str
 
 
 def compute_checksum(kind: str, key: str, body: bytes) -> str:
-    """Return the checksum that an entry keeps, by which damage to it is noticed.
+    """Return the checksum of an entry, with which damage is detected (16 hex digits).
 
-    That of a response leaves its key out, which is the hash of its material; other kinds have no material.
+    It covers the key, except for a response, whose key is checked as the hash of its request.
     """
     name = b"" if kind == Kind.RESPONSE else key.encode(errors="surrogateescape")
     return hashlib.blake2b(name + body, digest_size=8).hexdigest()
 
 
 def decode_response(key: str, stored: StoredValue) -> Response | None:
-    """Return the response with `cached=True`; None if the entry is damaged."""
+    """Return the stored response with `cached=True`; None if the entry is damaged."""
     if compute_checksum(Kind.RESPONSE, key, stored.body) != stored.checksum:
         return None
-    values = json.loads(stored.body.decode("ascii"))
-    fields = dict(zip(_USUAL_FIELDS, values, strict=False))
-    if len(values) > len(_USUAL_FIELDS):
-        fields |= values[-1]
+    stored_values = json.loads(stored.body.decode("ascii"))
+    fields = dict(zip(_USUAL_FIELDS, stored_values, strict=False))
+    if len(stored_values) > len(_USUAL_FIELDS):
+        fields |= stored_values[-1]
     return Response.from_stored(fields, cached=True)
 
 
 CACHE_URL = "PODIUM_CACHE_URL"
-"""The environment variable that names a server for a team: ``redis://HOST:PORT/DB`` or ``postgresql://HOST:PORT/DB``.
-"""
+"""The environment variable with the address of a team's store: ``redis://HOST:PORT/DB`` or
+``postgresql://HOST:PORT/DB``."""
 
 
 class ClaimLost(Exception):
-    """Another process holds the claim: this process was suspended, or disconnected, for too long."""
+    """Another process has taken over the claim, because this process was suspended or disconnected for too long."""
 
 
 class Claim(Protocol):
-    """The right to compute one value, or to make one call. Give it up once through `release`, whatever the result."""
+    """The exclusive right to compute one value or to make one call. It must be released once, whatever the outcome."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the right."""
+        ...
 
 
 def claim_name(kind: Kind, key: str) -> str:
-    """Return the name of the claim of a value; a response's is its key."""
+    """Return the name of the claim on a value. For a response it is the key itself."""
     return key if kind is Kind.RESPONSE else f"{kind}:{key}"
 
 
 class Backend(Protocol):
-    """A database of entries. Any method may raise the exceptions of `ResponseCache`."""
+    """A database of entries. Every method may raise the exceptions that `ResponseCache` lists."""
 
     name: str
-    """Name for messages; contains no password."""
+    """The name of the database in messages, without a password."""
 
     def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
-        """Return the stored value of each key that has an entry."""
+        """Return the stored values of those keys that have an entry."""
         ...
 
     def insert(self, entries: Sequence[Entry]) -> None:
-        """Store all entries or none; replaces existing ones."""
+        """Store all of these entries or none of them. Existing entries are replaced."""
         ...
 
-    def delete(self, kind: str, keys: Sequence[str]) -> None: ...
+    def delete(self, kind: str, keys: Sequence[str]) -> None:
+        """Delete the entries of one kind with these keys."""
+        ...
 
     def find_existing(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         """Return those of the keys that have an entry."""
         ...
 
-    def count(self, kind: Kind) -> int: ...
+    def count(self, kind: Kind) -> int:
+        """Return the number of entries of one kind."""
+        ...
 
     def iterate_headers(self) -> Iterator[EntryHeader]:
-        """Give every entry that exists during the whole iteration, in any order; other processes may write."""
+        """Yield the headers of all entries that exist during the whole iteration, in any order. Other processes may
+        write meanwhile."""
         ...
 
     def iterate_entries(self) -> Iterator[Entry]:
-        """Give the entries of `iterate_headers` in full."""
+        """Yield the same entries as `iterate_headers`, with all fields."""
         ...
 
     def find(self, prefix: str) -> Entry | None:
-        """Return the first entry whose key has this prefix."""
+        """Return the first entry whose key begins with `prefix`; None if there is none."""
         ...
 
     def worker_identities(self) -> dict[int, str]:
-        """Return canonical JSON of worker identities by fingerprint."""
+        """Return the workers' identities as canonical JSON, by their fingerprints."""
         ...
 
     def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        """Return materials with the same messages, and those whose prompts sort next to it: at most `limit` of each."""
+        """Yield the requests with the same messages, and those whose prompts are next in sorted order, at most `limit`
+        of each."""
         ...
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> Sequence[Claim | None]:
-        """Return the right to compute the value of each key; None for keys that another process or thread holds."""
+        """Return for each key, in order, the right to compute its value, or None if another process or thread has
+        it."""
         ...
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """See `ResponseCache.mark_sent`."""
+        """Record that the calls of these keys are sent now (see `ResponseCache.mark_sent`)."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connections. The next use opens them again."""
+        ...

@@ -1,4 +1,4 @@
-"""The store in a Postgres server: one store, and one computation at a time of each value, for a whole team."""
+"""The store in a Postgres server, so that the members of a team share values and compute each of them only once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ops.store.entries import (
 
 _VERSION = 1
 _LOCK = 5_121_204_389
-"""Number of the advisory lock under which the tables are made; the value is arbitrary but fixed."""
+"""The number of the advisory lock under which the tables are created. It is arbitrary but must not change."""
 _TABLES = (
     # In "C" collation, prompts sort by their characters, as in the other databases.
     """CREATE TABLE entries (
@@ -41,8 +41,8 @@ _INSERT = f"""INSERT INTO entries ({_COLUMNS}, worker, messages, opening) VALUES
     opening = excluded.opening"""
 _IDENTITY = "INSERT INTO identities VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _UNTIL = "clock_timestamp() + make_interval(secs => {})"
-# Names in order: two processes that took or renewed the same ones in different orders would block each other. A lease
-# with the same token is one whose confirmation was lost.
+# Names are sorted, because two processes that lock the same rows in different orders would deadlock. A lease with the
+# same token was acquired by an attempt whose confirmation was lost.
 _ACQUIRE = f"""INSERT INTO claims SELECT name, %s, {_UNTIL.format("%s")} FROM unnest(%s::text[]) AS name ORDER BY name
     ON CONFLICT (name) DO UPDATE SET token = excluded.token, until = excluded.until
     WHERE claims.until < clock_timestamp() OR claims.token = excluded.token RETURNING name"""
@@ -56,10 +56,11 @@ _PAGE = 1000
 
 
 class PostgresBackend:
-    """The Postgres database at `url` (``postgresql://USER:PASSWORD@HOST:PORT/DB``); `lease_s` as in `LeasedClaims`.
+    """The store in the Postgres database at `url` (``postgresql://USER:PASSWORD@HOST:PORT/DB``).
 
-    A server that does not answer is waited for `patience_s` seconds. Raises `ConfigError` for an invalid URL, or
-    without the `psycopg` package; any method raises `CacheUnavailable` when the server does not answer.
+    `lease_s` is the duration of a claim in seconds (`LeasedClaims`), and `patience_s` the time in seconds for which a
+    server that does not answer is retried. Raises `ConfigError` for an invalid URL, or if the package `psycopg` is not
+    installed. Every method raises `CacheUnavailable` if the server does not answer.
     """
 
     def __init__(self, url: str, *, lease_s: float = 30.0, patience_s: float = 60.0) -> None:
@@ -77,10 +78,10 @@ class PostgresBackend:
     def insert(self, entries: Sequence[Entry]) -> None:
         values, identities = [], {}
         for entry in sorted(entries, key=lambda entry: entry.key):
-            mark = extract_indexed_parts(entry.material)
-            values.append((*entry, mark.worker, mark.messages, mark.opening))
-            if mark.worker:
-                identities[mark.worker] = mark.identity
+            parts = extract_indexed_parts(entry.material)
+            values.append((*entry, parts.worker, parts.messages, parts.opening))
+            if parts.worker:
+                identities[parts.worker] = parts.identity
 
         def write(connection: Any) -> None:
             with connection.transaction(), connection.cursor() as cursor:
@@ -117,10 +118,12 @@ class PostgresBackend:
         return dict(self._all("SELECT worker, identity FROM identities"))
 
     def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        same = "opening = %s" if len(marks.opening) == OPENING_CHARS else "opening >= %s AND opening < %s || chr(127)"
-        opening = [marks.opening] * same.count("%s")
+        same_opening = (
+            "opening = %s" if len(marks.opening) == OPENING_CHARS else "opening >= %s AND opening < %s || chr(127)"
+        )
+        opening = [marks.opening] * same_opening.count("%s")
         queries: tuple[tuple[str, Sequence[Any]], ...] = (
-            (f"{same} AND messages = %s", (*opening, marks.messages)),
+            (f"{same_opening} AND messages = %s", (*opening, marks.messages)),
             ("opening >= %s ORDER BY opening", (marks.opening,)),
             ("opening < %s AND opening > '' ORDER BY opening DESC", (marks.opening,)),
         )
@@ -137,7 +140,7 @@ class PostgresBackend:
         return self._claims.mark_sent(seconds)
 
     def close(self) -> None:
-        """Close the connection; this process keeps its claims."""
+        """Close the connection. The claims of this process remain."""
         self._server.close()
 
     def _all(self, query: str, *values: Any) -> list[Any]:
@@ -153,7 +156,7 @@ class PostgresBackend:
 
 
 class _PostgresLeases:
-    """Leases as rows of the table `claims`, by the server's clock."""
+    """Leases as rows of the table `claims`. Their expiry is determined by the server's clock."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
@@ -161,9 +164,9 @@ class _PostgresLeases:
     def acquire(self, names: Sequence[str], lease: Lease) -> Sequence[bool]:
         values = (lease.token, lease.seconds, list(dict.fromkeys(names)))
         rows = self._server.run(lambda connection: connection.execute(_ACQUIRE, values).fetchall())
-        taken = {name for (name,) in rows}
+        acquired = {name for (name,) in rows}
         first = {name: index for index, name in reversed([*enumerate(names)])}
-        return [name in taken and first[name] == index for index, name in enumerate(names)]
+        return [name in acquired and first[name] == index for index, name in enumerate(names)]
 
     def renew(self, leases: Mapping[str, Lease]) -> set[str]:
         tokens, seconds = ([lease[part] for lease in leases.values()] for part in (0, 1))

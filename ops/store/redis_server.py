@@ -1,4 +1,4 @@
-"""The store in a Redis server: one store, and one computation at a time of each value, for a whole team."""
+"""The store in a Redis server, so that the members of a team share values and compute each of them only once."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from ops.store.entries import (
 )
 
 _PREFIX = "podium:{}:"
-"""Of an entry's name, which its key completes, by kind."""
+"""The prefix of the name of an entry of one kind. The entry's key follows it."""
 _CLAIM = "podium:claim:"
 _NEAR = "podium:near"
-"""A sorted set of the responses: OPENING, fingerprint of the messages and key; equal scores sort by text."""
+"""A sorted set with an index of the responses. Its members consist of the prompt's beginning, the messages' fingerprint
+and the key; all have the same score, so that Redis sorts them as text."""
 _KEYS = "podium:keys:{}"
-"""The set of the keys of another kind."""
+"""The set with all keys of another kind than responses."""
 _IDENTITIES = "podium:identities"
 _PAGE = 500
 
 
 class RedisBackend:
-    """The Redis server at `url` (``redis://HOST:PORT/DB``, ``rediss://`` for TLS); `lease_s` as in `LeasedClaims`.
+    """The store in the Redis server at `url` (``redis://HOST:PORT/DB``; ``rediss://`` for TLS).
 
-    Raises `ConfigError` for an invalid URL, or without the `redis` package; any method raises `CacheUnavailable` when
-    the server does not answer.
+    `lease_s` is the duration of a claim in seconds (`LeasedClaims`). Raises `ConfigError` for an invalid URL, or if the
+    package `redis` is not installed. Every method raises `CacheUnavailable` if the server does not answer.
     """
 
     def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
@@ -44,28 +45,28 @@ class RedisBackend:
         self._claims = LeasedClaims(_RedisLeases(self), lease_s)
 
     def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
-        found = {}
-        for some, values in self._ask_in_batches(
+        stored_values = {}
+        for batch, values in self._ask_in_batches(
             keys, lambda pipe, key: pipe.hmget(_entry_name(kind, key), "body", "checksum")
         ):
-            for key, (body, checksum) in zip(some, values, strict=True):
+            for key, (body, checksum) in zip(batch, values, strict=True):
                 if body is not None or checksum is not None:
-                    found[key] = StoredValue(body or b"", _decode_text(checksum))
-        return found
+                    stored_values[key] = StoredValue(body or b"", _decode_text(checksum))
+        return stored_values
 
     def insert(self, entries: Sequence[Entry]) -> None:
         with self.translate_errors(), self._client.pipeline(transaction=True) as pipeline:
             for entry in entries:
-                mark, fields = extract_indexed_parts(entry.material), entry._asdict()
+                parts, fields = extract_indexed_parts(entry.material), entry._asdict()
                 kind, key = fields.pop("kind"), fields["key"]
                 if kind == Kind.RESPONSE:
-                    fields |= {"worker": mark.worker, "near": _index_member(mark, key)}
+                    fields |= {"worker": parts.worker, "near": _index_member(parts, key)}
                     pipeline.zadd(_NEAR, {fields["near"]: 0})
                 else:
                     pipeline.sadd(_KEYS.format(kind), key)
                 pipeline.hset(_entry_name(kind, key), mapping=fields)
-                if mark.worker:
-                    pipeline.hsetnx(_IDENTITIES, str(mark.worker), mark.identity)
+                if parts.worker:
+                    pipeline.hsetnx(_IDENTITIES, str(parts.worker), parts.identity)
             pipeline.execute()
 
     def delete(self, kind: str, keys: Sequence[str]) -> None:
@@ -80,8 +81,8 @@ class RedisBackend:
 
     def find_existing(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
-        for some, found in self._ask_in_batches(keys, lambda pipe, key: pipe.exists(_entry_name(kind, key))):
-            stored_keys.update(key for key, is_there in zip(some, found, strict=True) if is_there)
+        for batch, replies in self._ask_in_batches(keys, lambda pipe, key: pipe.exists(_entry_name(kind, key))):
+            stored_keys.update(key for key, is_stored in zip(batch, replies, strict=True) if is_stored)
         return stored_keys
 
     def count(self, kind: Kind) -> int:
@@ -121,10 +122,10 @@ class RedisBackend:
                 ),
             ]  # fmt: skip
         keys = [_decode_text(member).rpartition("\0")[2] for member in members]
-        for _, found in self._ask_in_batches(
+        for _, replies in self._ask_in_batches(
             keys, lambda pipe, key: pipe.hget(_entry_name(Kind.RESPONSE, key), "material")
         ):
-            yield from (_decode_text(material) for material in found if material is not None)
+            yield from (_decode_text(material) for material in replies if material is not None)
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> list[LeasedClaim | None]:
         return self._claims.try_claim([claim_name(kind, key) for key in keys])
@@ -133,7 +134,7 @@ class RedisBackend:
         return self._claims.mark_sent(seconds)
 
     def close(self) -> None:
-        """Close the connections; this process keeps its claims."""
+        """Close the connections. The claims of this process remain."""
         with self.translate_errors():
             self._client.close()
 
@@ -151,16 +152,16 @@ class RedisBackend:
                             yield _entry(kind, name, fields), int(fields.get(b"worker", 0))
 
     def _ask_in_batches(
-        self, keys: Sequence[str], ask: Callable[[Any, str], object]
+        self, keys: Sequence[str], send_request: Callable[[Any, str], object]
     ) -> Iterator[tuple[Sequence[str], list[Any]]]:
-        """Ask about each key, many in one round trip; give some keys at a time with their answers."""
+        """Send a request for each key, many of them in one round trip. Yields batches of keys with their replies."""
         for start in range(0, len(keys), _PAGE):
-            some = keys[start : start + _PAGE]
+            batch = keys[start : start + _PAGE]
             with self.translate_errors(), self._client.pipeline(transaction=False) as pipeline:
-                for key in some:
-                    ask(pipeline, key)
-                answers = pipeline.execute()
-            yield some, answers
+                for key in batch:
+                    send_request(pipeline, key)
+                replies = pipeline.execute()
+            yield batch, replies
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -177,10 +178,10 @@ class RedisBackend:
 
 
 class _RedisLeases:
-    """Leases as locks of redis-py: its scripts act only while the holder still has the lock.
+    """Leases as locks in the format of redis-py, whose scripts act only while the holder still has the lock.
 
-    redis-py's `Lock` is not used because it takes one lock per round trip: 256 claims would take 54 ms instead of 12 ms
-    on loopback.
+    redis-py's own `Lock` takes one lock per round trip and is not used, because 256 claims would take 54 ms instead of
+    12 ms on loopback.
     """
 
     def __init__(self, backend: RedisBackend) -> None:
@@ -211,8 +212,8 @@ def _entry_name(kind: str, key: str) -> str:
     return _PREFIX.format(kind) + key
 
 
-def _index_member(mark: IndexedParts, key: str) -> str:
-    return f"{mark.opening}\0{mark.messages % 2**64:016x}\0{key}"
+def _index_member(parts: IndexedParts, key: str) -> str:
+    return f"{parts.opening}\0{parts.messages % 2**64:016x}\0{key}"
 
 
 def _entry(kind: Kind, name: bytes, fields: dict[bytes, bytes]) -> Entry:

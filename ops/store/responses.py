@@ -1,4 +1,4 @@
-"""`ResponseCache`: the paid responses of a store, with a cache in memory in front of them."""
+"""Workers' paid responses in the store, with a cache in memory in front of it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.01, 0.25
 
 
 class _ClaimAttempt(NamedTuple):
-    """The result of an attempt to claim a key, and whether its response is stored now."""
+    """The result of an attempt to claim a key, and whether its response is stored by now."""
 
     claim: Claim | None
     stored: bool
 
 
 ENTRY_OVERHEAD_CHARS = 500
-"""What a response in memory takes besides its text, in characters: its key, counts and objects."""
+"""The size of a response in memory besides its text, in characters: its key, numbers and objects."""
 
 
 class ResponseCache:
-    """Responses by key, in a folder's SQLite file or in another `Backend`; many processes share it.
+    """Responses by key in a folder's SQLite file or in another `Backend`, which many processes may share.
 
-    `memory_chars` bounds the responses kept in memory in front of it (characters). A response that cannot be read is
-    dropped and counts as a miss. Any method may raise `DataError` for a file that cannot be used now, `sqlite3.Error`
-    or `OSError` (no disk), and `CacheUnavailable` (no server).
+    `memory_chars` limits the size, in characters, of the responses that are kept in memory. A damaged response is
+    deleted and counts as missing. Every method may raise `DataError` if the file cannot be used now, `sqlite3.Error` or
+    `OSError` for a failing disk, and `CacheUnavailable` if the server does not answer.
     """
 
     def __init__(self, place: Path | Backend, *, memory_chars: int = 64_000_000) -> None:
@@ -50,9 +50,9 @@ class ResponseCache:
         self._claims = Batcher(self._try_claim, undo=_release_claims)
 
     def get(self, key: str) -> Response | None:
-        """Return the response of that key with `cached=True`, or None."""
-        if (kept := self._get_from_memory(key)) is not None:
-            return kept
+        """Return the response with this key, with `cached=True`; None if it is not stored."""
+        if (remembered := self._get_from_memory(key)) is not None:
+            return remembered
         entry = self.backend.select(Kind.RESPONSE, [key]).get(key)
         if entry is None:
             return None
@@ -65,10 +65,10 @@ class ResponseCache:
         return response
 
     def put_many(self, entries: Sequence[tuple[str, str, Response]]) -> None:
-        """Store complete successes, (key, material, response), in one transaction: once this returns, all are on disk.
+        """Store successful responses, given as (key, material, response), in one transaction.
 
-        If it raises, none is stored. `material` is the text of `cache_material`, kept so that a person can see the
-        request.
+        When this returns, all of them are on disk; if it raises, none is stored. `material` is the text of
+        `cache_material`, which is stored so that a user can inspect the request.
         """
         if not entries:
             return
@@ -78,40 +78,41 @@ class ResponseCache:
             self._remember(key, replace(response, cached=True))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Drop responses; other processes may keep them in memory until they end."""
+        """Delete responses. Other running processes may keep them in memory until they end."""
         self.backend.delete(Kind.RESPONSE, keys)
         with self._lock:
             for key in keys:
                 self._memory.pop(key, None)
 
     def find_existing(self, keys: Sequence[str]) -> set[str]:
-        """Return the stored keys, which an estimate omits. Entries are not checked for damage."""
+        """Return those keys whose responses are stored, so that a cost estimate can leave them out. Damage is not
+        checked."""
         return self.backend.find_existing(Kind.RESPONSE, keys)
 
     async def claim(self, key: str) -> Response | Claim:
-        """Wait for the right to make the call of this key, or for its response from the process that holds it.
+        """Wait for the right to make the call of this key, or for its response from the process that has this right.
 
-        Of all processes that share the cache, one makes the call. A claim must be released when the response is stored
-        or the call has failed: then a waiting process takes over. It also takes over if the holder has ended, once no
-        answer to the holder's call can arrive any more.
+        Of all processes that share the store, only one makes the call. The claim must be released when the response is
+        stored or the call has failed; then a waiting process takes over. A waiting process also takes over if the
+        holder has ended and no answer to the holder's call can arrive any more.
         """
         pause = _FIRST_POLL_S
         while True:
-            taken = await self._claims.submit(key)
-            if taken.stored and (response := self.get(key)) is not None:
-                _release_claims(taken)
+            attempt = await self._claims.submit(key)
+            if attempt.stored and (response := self.get(key)) is not None:
+                _release_claims(attempt)
                 return response
-            if taken.claim is not None:
-                return taken.claim
+            if attempt.claim is not None:
+                return attempt.claim
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_POLL_S)
 
     def mark_sent(self, seconds: Mapping[str, float]) -> set[str]:
-        """Record that the calls of these keys are sent now, and for how long an answer may arrive; return those still
-        claimed.
+        """Record that the calls of these keys are sent now. Returns the keys whose claims this process still holds.
 
-        If this process dies, no other process repeats the calls before then. A call whose claim another process holds
-        must not be made: this process was suspended, or disconnected, for too long.
+        `seconds` maps each key to the time, in seconds, within which its answer may arrive. If this process dies, no
+        other process repeats the call before that time has passed. A call whose claim is lost must not be made: this
+        process was suspended or disconnected for too long, and another one makes the call.
         """
         return self.backend.mark_sent(seconds)
 
@@ -120,12 +121,12 @@ class ResponseCache:
         return self.backend.count(Kind.RESPONSE)
 
     def close(self) -> None:
-        """Close the file or the connections; the next use opens them again."""
+        """Close the file or the connections. The next use opens them again."""
         self.backend.close()
 
     def _try_claim(self, keys: Sequence[str]) -> list[_ClaimAttempt]:
         claims = self.backend.claim(Kind.RESPONSE, keys)
-        # Read after the claims were taken: this finds responses stored since the caller's look-up.
+        # This is read after the claims were taken, so that responses stored since the caller's look-up are found.
         stored = self.backend.find_existing(Kind.RESPONSE, keys)
         return [_ClaimAttempt(claim, key in stored) for key, claim in zip(keys, claims, strict=True)]
 
@@ -143,20 +144,20 @@ def _count_chars(response: Response) -> int:
     return len(response.text) + ENTRY_OVERHEAD_CHARS
 
 
-def _release_claims(taken: _ClaimAttempt) -> None:
-    if taken.claim is not None:
-        taken.claim.release()
+def _release_claims(attempt: _ClaimAttempt) -> None:
+    if attempt.claim is not None:
+        attempt.claim.release()
 
 
 def open_cache(folder: Path) -> ResponseCache:
-    """Open the responses of the checkout's store (`open_backend`)."""
+    """Return the responses of the workspace's store (`open_backend`)."""
     return ResponseCache(open_backend(folder))
 
 
 def open_backend(folder: Path) -> Backend:
-    """Open the checkout's store: the server in PODIUM_CACHE_URL, or the folder's file.
+    """Return the workspace's store: the server in `$PODIUM_CACHE_URL`, or the SQLite file in `folder`.
 
-    Raises `ConfigError` if the variable holds no URL of such a server, or its client is not installed.
+    Raises `ConfigError` if the variable is not a valid address, or if the client's package is not installed.
     """
     url = os.environ.get(CACHE_URL)
     if not url:

@@ -1,4 +1,4 @@
-"""The store in one SQLite file: the default, for any number of processes of one machine."""
+"""The store in a SQLite file, which is the default and serves any number of processes on one machine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from ops.store.entries import (
 log = logging.getLogger(__name__)
 
 _PAGE = 2000
-"""Rows per page of a full read: no transaction stays open in between, so that writers' WAL can shrink."""
+"""Rows for each query of a full read. No transaction stays open between the queries, so that the write-ahead log can
+shrink."""
 
 
-# An index on an expression stores the prompt's beginning once, not twice.
+# The index is on an expression, so that the beginning of the prompt is stored in the index only and not in a column.
 _OPENING = f"substr(material, 13, {OPENING_CHARS})"
 _SCHEMA = (
     """CREATE TABLE entries (
@@ -46,7 +47,7 @@ _INSERT = """
 INSERT OR REPLACE INTO entries (key, value, checksum, material, created, worker, messages, kind)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-# As bytes, so that invalid UTF-8 is reported as damage and not as a reading error.
+# Texts are read as bytes, so that invalid UTF-8 is reported as damage and not as an error of reading.
 _COLUMNS = (
     "CAST(kind AS BLOB), CAST(key AS BLOB), CAST(value AS BLOB), CAST(checksum AS BLOB), CAST(material AS BLOB), "
     "created"
@@ -59,16 +60,16 @@ _REPAIR = (
     "backup (`podium restore FILE`)"
 )
 _MAX_ROW_NUMBER = 2**40
-"""The row numbers of a file that is read for repair are lower."""
+"""An upper bound of the row numbers of a file that is repaired."""
 _MAX_FAILURES = 50_000
-"""Failed reads after which a repair gives up the rest."""
+"""The number of failed reads after which a repair gives up on the rest of the file."""
 
 
 class SqliteBackend:
-    """The entries of all kinds in `responses.sqlite` of a folder, and their claims in a file beside it.
+    """Entries of all kinds in a folder's `responses.sqlite`, and the claims on them in a file beside it.
 
-    A file in which an earlier version of Podium had only responses gets the other kinds when it is opened. A damaged
-    file raises `DamagedDatabaseError`: no response is paid for again before a person has run `repair`.
+    A file of an earlier version, which held responses only, is upgraded when it is opened. A damaged file raises
+    `DamagedDatabaseError`, so that no response is paid for again before a user has decided to `repair` it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -79,14 +80,14 @@ class SqliteBackend:
         self.name = str(self._file.path)
 
     def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
-        found = {}
+        stored_values = {}
         with self._file.reading() as connection:
-            for some in split_into_batches(keys):
+            for batch in split_into_batches(keys):
                 query = f"""SELECT key, CAST(value AS BLOB), CAST(checksum AS BLOB) FROM entries
-                    WHERE key IN ({placeholders(some)}) AND kind = ?"""
-                for key, body, checksum in connection.execute(query, (*some, kind)):
-                    found[key] = StoredValue(body, _decode_text(checksum))
-        return found
+                    WHERE key IN ({placeholders(batch)}) AND kind = ?"""
+                for key, body, checksum in connection.execute(query, (*batch, kind)):
+                    stored_values[key] = StoredValue(body, _decode_text(checksum))
+        return stored_values
 
     def insert(self, entries: Sequence[Entry]) -> None:
         self._insert(entries)
@@ -99,9 +100,9 @@ class SqliteBackend:
     def find_existing(self, kind: Kind, keys: Sequence[str]) -> set[str]:
         stored_keys: set[str] = set()
         with self._file.reading() as connection:
-            for some in split_into_batches(keys):
-                query = f"SELECT key FROM entries WHERE key IN ({placeholders(some)}) AND kind = ?"
-                stored_keys.update(key for (key,) in connection.execute(query, (*some, kind)))
+            for batch in split_into_batches(keys):
+                query = f"SELECT key FROM entries WHERE key IN ({placeholders(batch)}) AND kind = ?"
+                stored_keys.update(key for (key,) in connection.execute(query, (*batch, kind)))
         return stored_keys
 
     def count(self, kind: Kind) -> int:
@@ -125,12 +126,12 @@ class SqliteBackend:
             return dict(connection.execute("SELECT worker, identity FROM identities"))
 
     def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        # After a prompt shorter than the opening comes text that is not part of it.
-        same = (marks.opening, marks.opening + "\x7f", marks.messages)
+        # If the prompt is shorter than the indexed beginning, the latter also contains text that follows the prompt.
+        same_messages = (marks.opening, marks.opening + "\x7f", marks.messages)
         queries: tuple[tuple[str, tuple[Any, ...]], ...] = (
-            (f"{_OPENING} = ? AND messages = ?", same[::2])
+            (f"{_OPENING} = ? AND messages = ?", same_messages[::2])
             if len(marks.opening) == OPENING_CHARS
-            else (f"{_OPENING} >= ? AND {_OPENING} < ? AND messages = ?", same),
+            else (f"{_OPENING} >= ? AND {_OPENING} < ? AND messages = ?", same_messages),
             (f"{_OPENING} >= ? ORDER BY {_OPENING}", (marks.opening,)),
             (f"{_OPENING} < ? AND {_OPENING} > '' ORDER BY {_OPENING} DESC", (marks.opening,)),
         )
@@ -151,14 +152,17 @@ class SqliteBackend:
         self._claims.close()
 
     def check(self) -> None:
-        """Raise `DamagedDatabaseError` unless tables and indexes agree, which takes a second for a gigabyte."""
+        """Check that tables and indexes are consistent, which takes about a second for each gigabyte.
+
+        Raises `DamagedDatabaseError` if they are not.
+        """
         with self._file.connection() as connection:
-            found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if found != "ok":
-            raise self._file.damaged_error(" ".join(str(found).split()))
+            report = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if report != "ok":
+            raise self._file.damaged_error(" ".join(str(report).split()))
 
     def repair(self, why: DamagedDatabaseError) -> int:
-        """Rename a damaged file, and copy every sound entry of it into a new one. Returns their number.
+        """Rename a damaged file, copy all of its undamaged entries into a new one, and return their number.
 
         No other process may use the store meanwhile.
         """
@@ -183,17 +187,17 @@ class SqliteBackend:
     # ── reading and writing ──────────────────────────────────────────────────
 
     def _insert(self, entries: Sequence[Entry]) -> None:
-        values, new = [], {}
+        values, new_identities = [], {}
         for kind, key, body, checksum, material, created in entries:
-            mark = extract_indexed_parts(material)
-            values.append((key, body.decode(), checksum, material, created, mark.worker, mark.messages, kind))
-            if mark.worker not in self._known and mark.worker:
-                new[mark.worker] = mark.identity
+            parts = extract_indexed_parts(material)
+            values.append((key, body.decode(), checksum, material, created, parts.worker, parts.messages, kind))
+            if parts.worker not in self._known and parts.worker:
+                new_identities[parts.worker] = parts.identity
         with self._file.writing() as connection:
             connection.executemany(_INSERT, values)
-            if new:
-                connection.executemany("INSERT OR IGNORE INTO identities VALUES (?, ?)", list(new.items()))
-        self._known |= new.keys()
+            if new_identities:
+                connection.executemany("INSERT OR IGNORE INTO identities VALUES (?, ?)", list(new_identities.items()))
+        self._known |= new_identities.keys()
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
         with self._file.reading() as connection:
@@ -201,7 +205,7 @@ class SqliteBackend:
         return row
 
     def _all(self, columns: str) -> Iterator[tuple[Any, ...]]:
-        # Rows replaced meanwhile get numbers past the end; following them would never end.
+        # A row that is replaced meanwhile gets a number beyond the end. Reading those as well might never end.
         end = self._one("SELECT max(rowid) FROM entries")
         query = f"SELECT rowid, {columns} FROM entries WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
         last = 0
@@ -215,10 +219,10 @@ class SqliteBackend:
 
 
 def _iterate_readable_entries(file: Path) -> Iterator[Entry]:
-    """Give the entries of a damaged database that SQLite can still reach, some of them several times.
+    """Yield the entries of a damaged database that SQLite can still read, some of them more than once.
 
-    They are read from the first one up to the first damaged place, and from the last one down to the last damaged
-    place. Between the two, ranges of row numbers are read, and halves of those that cannot be read.
+    Rows are read forwards from the first one to the first damaged place, and backwards from the last one to the last
+    damaged place. In between, ranges of row numbers are read, and a range that cannot be read is divided into halves.
     """
     failures = 0
     with closing(sqlite3.connect(file)) as connection:
@@ -247,7 +251,7 @@ def _iterate_readable_entries(file: Path) -> Iterator[Entry]:
 
 
 def _entry_query(connection: sqlite3.Connection) -> str:
-    """Return the query of all entries of a file, which may be one of an earlier version of Podium."""
+    """Return the query for all entries of a file, which may be of an earlier version."""
     query = f"SELECT rowid, {_COLUMNS} FROM entries"
     try:
         connection.execute(f"{query} WHERE rowid = 0")

@@ -1,5 +1,6 @@
 """Call the worker models of a pool within their limits and the budget.
 
-What belongs here: calls, their limits, failures and circuit breakers, and their cost. What does not: storing responses
-(`ops.store`), the ledger (`ops.spending`), sending many problems (`ops.precaching`).
+This package makes calls, applies the workers' limits, classifies failures, opens circuit breakers and computes costs.
+Responses are stored by `ops.store`, spending is recorded by `ops.spending`, and many problems are sent by
+`ops.precaching`.
 """

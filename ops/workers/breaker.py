@@ -1,7 +1,7 @@
-"""A circuit breaker.
+"""A circuit breaker for the calls to one worker.
 
-It is our own: asyncio libraries for it either know one event loop only or wrap whole functions, and a call here may be
-cancelled during its probe.
+It is written here because asyncio libraries for circuit breakers either support one event loop only or wrap whole
+functions, and because a call may be cancelled here while it is the probe.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Callable
 
 
 class CircuitBreaker:
-    """Circuit breaker. Closed: calls pass. Open, after `failures` in a row: no call passes for `seconds_to_wait`
-    seconds, then one probe.
+    """A circuit breaker, which stops calls to a worker that fails repeatedly.
 
-    A response to the probe closes the circuit, a failure opens it again; if the probe is cancelled, the next call is
-    the probe. Safe under threads.
+    While the circuit is closed, all calls are made. After `failures` consecutive failures it is open: no call is made
+    for `rest_s` seconds, and then a single one, the probe. A response to the probe closes the circuit, and a failure
+    opens it again. If the probe is cancelled, the next call becomes the probe. It may be used by several threads.
+    `clock` returns the time in seconds.
     """
 
     def __init__(self, failures: int, rest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,12 +27,11 @@ class CircuitBreaker:
         self._probe: object | None = None
         self._lock = threading.Lock()
         self.reason = ""
-        """The last failure, in words."""
+        """The reason of the last failure, in words."""
 
     def seconds_to_wait(self, call: object) -> float:
-        """Return the seconds that `call` must wait; 0: it may be made. After the pause, only one call passes at
-        first."""
-        if self._row < self._limit:  # without the lock: the usual case, and one call too many is harmless
+        """Return the seconds that `call` must wait, or 0 if it may be made now (possibly as the probe)."""
+        if self._row < self._limit:  # this usual case takes no lock, because one call too many is harmless
             return 0.0
         with self._lock:
             if self._row < self._limit or self._probe is call:
@@ -49,13 +49,13 @@ class CircuitBreaker:
         return self._probe is call
 
     def record_success(self) -> None:
-        """The worker responded, with an answer or with a refusal."""
+        """Record that the worker responded, with an answer or with a refusal."""
         if self._row:
             with self._lock:
                 self._row, self._probe = 0, None
 
     def record_failure(self, call: object, reason: str) -> None:
-        """Record that `call` got no response after all retries."""
+        """Record that `call` got no response after all retries, for the given reason."""
         with self._lock:
             self._row += 1
             self.reason = reason
@@ -65,7 +65,7 @@ class CircuitBreaker:
                 self._probe = None
 
     def record_no_result(self, call: object) -> None:
-        """Record that `call` ended without information on the worker: it was cancelled, or not sent."""
+        """Record that `call` ended without information about the worker, because it was cancelled or not sent."""
         if self._probe is call:
             with self._lock:
                 self._probe = None

@@ -1,4 +1,5 @@
-"""The worker client: first the response cache, then one call for all concurrent callers."""
+"""The worker client: it looks into the store first, and makes one call for all concurrent callers of the same
+request."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ from ops.workers.worker_handle import WorkerHandle, resolve_worker
 
 @dataclass
 class CallCounts:
-    """Counts of the worker calls of a client, a training run or a stage.
+    """Counts of worker calls, for a client, a training run or a stage.
 
-    `live` replies paid for (`usd`), `cached` ones, `replayed` ones of a rehearsal, `failed` calls, and
-    further attempts (`retries`).
+    `live` replies were paid for, with `usd` in total. `cached` replies came from the store, and `replayed` ones from
+    the recording of a rehearsal. `failed` calls gave no response, and `retries` counts repeated attempts.
     """
 
     live: int = 0
@@ -43,12 +44,12 @@ class CallCounts:
 
 
 class WorkerClient:
-    """Calls workers at the expense of one account.
+    """Calls workers on one account, through the store of responses and the ledger.
 
-    One client serves any number of tasks, event loops and threads. Each worker's limits hold over all of them, and over
-    all processes of this machine that use the same ledger, because they share the files in `limits` beside it.
-    `pool_file` is the file that error messages name; `backoff_s` is the first pause before a retry (doubling, with
-    jitter).
+    One client serves any number of tasks, event loops and threads. Each worker's limits apply to all of them together,
+    and to all processes of this machine that use the same ledger, because they share files in the folder `limits`
+    beside it. `pool_file` is the file that error messages name. `backoff_s` is the first pause before a retry in
+    seconds; the pauses grow exponentially, with jitter.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class WorkerClient:
         self.cache, self.ledger = cache, ledger
         self.counts = CallCounts()
         self._pool_file = pool_file
-        self._seats: dict[str, WorkerHandle] = {}
+        self._handles: dict[str, WorkerHandle] = {}
         self._identities: dict[str, tuple[Worker, dict[str, Any]]] = {}
         self._flights: dict[str, Future[Response | None]] = {}
-        self._speeds = CallDurations()
+        self._durations = CallDurations()
         self._lock = threading.Lock()
         self._caller = Caller(
             ledger=ledger,
@@ -81,41 +82,41 @@ class WorkerClient:
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
-        """Return the worker's response to the messages, from the cache if it was paid for before.
+        """Return the worker's response to the messages, from the store if it was paid for before.
 
-        A truncated response (finish_reason "length") is a response, and so is a blank one: both were paid for and are
-        stored, as is a reply of a content filter. Identical concurrent calls are made once, by one task of this process
-        and by one of the processes that share the cache. Raises the exceptions of `ops.workers.scheduling.Client`.
+        A truncated response (finish_reason "length"), a blank one and a reply of a content filter are paid for, and are
+        therefore stored as responses too. Identical concurrent calls are made only once, by one task of one of the
+        processes that share the store. Raises the exceptions of `ops.workers.scheduling.Client`.
         """
         parameters = worker.request_parameters
         material = cache_material(worker.identity if parameters else self._find_identity(worker), messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
         request = Request(messages, Sample.of(sample), key, material, parameters)
-        if parameters:  # one handle, with its queue, for a worker whatever the parameters of a request are
+        if parameters:  # requests with different parameters share the worker's handle, and thereby its queue
             worker = worker.with_request_parameters(dict.fromkeys(parameters))
         while True:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)
-                if (handle := self._seats.get(worker.name)) is not None:
+                if (handle := self._handles.get(worker.name)) is not None:
                     handle.rejections = 0  # the worker has answered requests of this kind
                 return clean_stored_response(worker, hit)
             with self._lock:
-                flight = self._flights.get(key)
-                if flight is None:
-                    own: Future[Response | None] = Future()
-                    own.set_running_or_notify_cancel()  # a cancelled follower must not cancel it
-                    self._flights[key] = own
-            if flight is None:
+                leader_future = self._flights.get(key)
+                if leader_future is None:
+                    result_future: Future[Response | None] = Future()
+                    result_future.set_running_or_notify_cancel()  # a cancelled follower must not cancel it
+                    self._flights[key] = result_future
+            if leader_future is None:
                 break
             with turn.waiting():
-                shared = await asyncio.wrap_future(flight)
+                shared = await asyncio.wrap_future(leader_future)
             if shared is not None:
                 self._count(cached=1)
                 return replace(shared, cached=True)
-            # The task that made the call was cancelled: check again, and perhaps make the call here.
+            # The task that made the call was cancelled, so this task checks again and may have to make the call itself.
         response: Response | None = None
         try:
-            # Only now, because a worker whose answers are all cached needs neither a key nor LiteLLM.
+            # The handle is made only now, because a worker whose answers are all stored needs no key and no LiteLLM.
             handle = self._find_handle(worker)
             while response is None:
                 with turn.waiting():
@@ -127,19 +128,19 @@ class WorkerClient:
                 try:
                     response = await self._caller.call(handle, request, turn)
                 except ClaimLost:
-                    pass  # nothing was sent: another process makes the call
+                    pass  # nothing was sent, because another process makes the call
                 finally:
                     claim.release()
         except BaseException as error:
             self._end_flight(key)
             if isinstance(error, PodiumError):
                 self._count(failed=1)
-                own.set_exception(error)
+                result_future.set_exception(error)
             else:  # cancelled
-                own.set_result(None)
+                result_future.set_result(None)
             raise
         self._end_flight(key)
-        own.set_result(response)
+        result_future.set_result(response)
         return response
 
     def _end_flight(self, key: str) -> None:
@@ -147,21 +148,21 @@ class WorkerClient:
             del self._flights[key]
 
     def _find_identity(self, worker: Worker) -> dict[str, Any]:
-        known = self._identities.get(worker.name)
-        if known is None or (known[0] is not worker and known[0] != worker):
-            known = self._identities[worker.name] = worker, worker.identity
-        return known[1]
+        cached = self._identities.get(worker.name)
+        if cached is None or (cached[0] is not worker and cached[0] != worker):
+            cached = self._identities[worker.name] = worker, worker.identity
+        return cached[1]
 
     def _find_handle(self, worker: Worker) -> WorkerHandle:
-        handle = self._seats.get(worker.name)
+        handle = self._handles.get(worker.name)
         if handle is not None and (handle.worker is worker or handle.worker == worker):
             return handle
-        handle = resolve_worker(worker, self._pool_file, self.ledger.path.with_name("limits"), self._speeds)
-        with self._lock:  # if two threads made one, both use the first
-            kept = self._seats.get(worker.name)
-            if kept is None or kept.worker != worker:
-                kept = self._seats[worker.name] = handle
-        return kept
+        handle = resolve_worker(worker, self._pool_file, self.ledger.path.with_name("limits"), self._durations)
+        with self._lock:  # if two threads have made a handle, both use the first one
+            shared_handle = self._handles.get(worker.name)
+            if shared_handle is None or shared_handle.worker != worker:
+                shared_handle = self._handles[worker.name] = handle
+        return shared_handle
 
     def _count(self, *, live: int = 0, cached: int = 0, failed: int = 0, retries: int = 0, usd: float = 0.0) -> None:
         with self._lock:

@@ -1,8 +1,8 @@
-"""The undocumented parts of LiteLLM that Podium uses, to be checked with each new version.
+"""The undocumented parts of LiteLLM that Podium uses, which must be checked with each new version of LiteLLM.
 
-LiteLLM documents neither the place of its HTTP clients, nor its fallback tokenizer, nor the table of models in its
-package, nor that its callback `log_post_api_call` is given a reply's body before LiteLLM reads it, nor which providers
-it calls through the session that it is given.
+LiteLLM does not document where it keeps its HTTP clients, its fallback tokenizer and the table of models in its
+package. Nor does it document that its callback `log_post_api_call` receives the body of a reply before LiteLLM reads
+it, and which providers it calls through a session that is passed to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MODELS = "model_prices_and_context_window_backup.json"
 
 
 def cached_clients() -> MutableMapping[str, Any]:
-    """Return LiteLLM's HTTP clients; the key of each ends with the `id` of its event loop."""
+    """Return LiteLLM's HTTP clients. The key of each ends with the `id` of its event loop."""
     clients: MutableMapping[str, Any] = import_litellm().in_memory_llm_clients_cache.cache_dict
     return clients
 
@@ -32,25 +32,25 @@ _TAKE_SESSION = frozenset((
     "cerebras", "dashscope", "deepinfra", "github", "lm_studio", "moonshot", "nebius", "novita", "nvidia_nim", "openai",
     "perplexity", "sambanova", "zai",
 ))  # fmt: skip
-"""Providers that LiteLLM calls by the OpenAI library, through the argument `shared_session`."""
+"""Providers that LiteLLM calls with the OpenAI library, through its argument `shared_session`."""
 _TAKE_CLIENT = frozenset((
     "anthropic", "azure_ai", "bedrock", "cloudflare", "cohere_chat", "databricks", "deepseek", "fireworks_ai", "gemini",
     "groq", "hosted_vllm", "huggingface", "minimax", "mistral", "ollama", "ollama_chat", "openrouter", "together_ai",
     "xai",
 ))  # fmt: skip
-"""Providers that LiteLLM calls by an HTTP client of its own, through the argument `client`."""
+"""Providers that LiteLLM calls with its own HTTP client, through its argument `client`."""
 SESSION_PROVIDERS = _TAKE_SESSION | _TAKE_CLIENT
 
 
 @cache
 def can_take_client(model: str) -> bool:
-    """Return whether LiteLLM calls this model by the HTTP client that it is given."""
+    """Return whether LiteLLM calls this model with an HTTP client that is passed to it."""
     return _provider_of(model) in _TAKE_CLIENT
 
 
 @cache
 def can_take_session(model: str) -> bool:
-    """Return whether calls to this model certainly go through our session, as `ops.workers.session` gives it."""
+    """Return whether calls to this model certainly use the session that `ops.workers.session` passes."""
     known = import_litellm().model_cost.get(model) or import_litellm().model_cost.get(model.partition("/")[2]) or {}
     return known.get("mode") != "responses" and _provider_of(model) in SESSION_PROVIDERS
 
@@ -59,7 +59,7 @@ def _provider_of(model: str) -> str:
     library = import_litellm()
     try:
         return str(library.get_llm_provider(model)[1])
-    except library.exceptions.BadRequestError:  # a provider hook's
+    except library.exceptions.BadRequestError:  # the model belongs to a custom provider
         return ""
 
 
@@ -67,7 +67,8 @@ _CLIENTS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def client_for_session(session: Any) -> Any:
-    """Return LiteLLM's HTTP client that sends through an aiohttp session, which stays the caller's to close."""
+    """Return LiteLLM's HTTP client that sends through an aiohttp session. The caller remains responsible for closing
+    the session."""
     if (client := _CLIENTS.get(session)) is None:
         client = _CLIENTS[session] = _client_class()(shared_session=session)
     return client
@@ -78,7 +79,8 @@ def _client_class() -> Any:
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     class ClientOfSession(AsyncHTTPHandler):  # type: ignore[misc]
-        """Repeats a request without a connection through the same session, and not through one of its own."""
+        """A client that repeats a request after a lost connection through the same session instead of one of its
+        own."""
 
         def create_client(self, *arguments: Any, **named: Any) -> Any:
             return super().create_client(*arguments, **{**named, "shared_session": self.shared_session})
@@ -87,14 +89,14 @@ def _client_class() -> Any:
 
 
 def fallback_tokenizer() -> Any:
-    """Return LiteLLM's tokenizer for models without their own (tiktoken's `Encoding`)."""
+    """Return LiteLLM's tokenizer for models without a tokenizer of their own (tiktoken's `Encoding`)."""
     from litellm.litellm_core_utils.default_encoding import encoding
 
     return encoding
 
 
 def custom_provider_error() -> type[Exception]:
-    """Return the error that a custom provider raises for an error status: documented, but in a module of LiteLLM's."""
+    """Return the exception that a custom provider raises for an error status. It is documented, but not exported."""
     from litellm.llms.custom_llm import CustomLLMError
 
     error: type[Exception] = CustomLLMError
@@ -102,7 +104,7 @@ def custom_provider_error() -> type[Exception]:
 
 
 def make_body_callback() -> Any:
-    """Return a callback that keeps the body of each reply (`ops.workers.reply_body`)."""
+    """Return a LiteLLM callback that keeps the body of each reply (`ops.workers.reply_body`)."""
     from litellm.integrations.custom_logger import CustomLogger
 
     class BodyKeeper(CustomLogger):  # type: ignore[misc]
@@ -115,7 +117,7 @@ def make_body_callback() -> Any:
 
 @cache
 def read_model_table() -> Mapping[str, Mapping[str, Any]]:
-    """Return LiteLLM's table of models without importing LiteLLM; empty if it is not installed or lies elsewhere."""
+    """Return LiteLLM's table of models without importing LiteLLM; empty if the file is not found."""
     spec = importlib.util.find_spec("litellm")
     file = Path(spec.origin).with_name(_MODELS) if spec is not None and spec.origin is not None else None
     if file is None or not file.is_file():

@@ -1,6 +1,6 @@
-"""A live call: reservation, attempts, retries, booking.
+"""A live call to a worker: reserve its cost, make attempts with retries, record the cost and store the response.
 
-Calls that leave together, and replies that arrive together, cost one transaction each.
+Calls that are sent at the same moment, and replies that arrive at the same moment, share one transaction each.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ from ops.workers.worker_handle import WorkerHandle
 
 
 class _BookedReply(NamedTuple):
+    """A paid reply that is recorded in the ledger and, if `keep` is set, stored."""
+
     bill: Bill
     key: str
     material: str
@@ -51,10 +53,11 @@ class _BookedReply(NamedTuple):
 
 
 class CallRecorder:
-    """Mark calls as sent, and book and store their replies, in one transaction each per turn of the event loop.
+    """Records calls as sent, and records and stores their replies, in one transaction each per turn of the event loop.
 
-    A reply is booked before its response is stored, so that no stored response is unknown to the ledger, whichever of
-    the two fails. A process that dies between the two loses a response that is booked, like one that was under way.
+    The cost of a reply is recorded before its response is stored, so that the ledger knows every stored response even
+    if one of the two fails. A process that dies between the two loses a response that was paid for, as it loses calls
+    in flight.
     """
 
     def __init__(self, cache: ResponseCache, ledger: Ledger) -> None:
@@ -63,23 +66,23 @@ class CallRecorder:
         self._replies = Batcher(self._book_all)
 
     async def mark_sent(self, departure: OutgoingCall, timeout_s: float) -> Reservation:
-        """Return the reservation of a call that may be sent now, once the claims and the ledger have it on disk.
+        """Return the reservation of a call that may be sent now, after claims and ledger have recorded it on disk.
 
-        Raises `ClaimLost` if another process holds the call's claim: then the call must not be made.
+        `timeout_s` is the time in seconds within which an answer may arrive. Raises `ClaimLost` if another process
+        holds the call's claim; the call must then not be made.
         """
         return await self._departures.submit((departure, timeout_s))
 
     async def book(self, bill: Bill, key: str, material: str, response: Response, *, keep: bool) -> None:
-        """Return when the bill, and the response if `keep` is set, are on disk. A caller that is cancelled meanwhile
-        loses neither."""
+        """Return when the bill and, if `keep` is set, the response are on disk. They are recorded even if the caller is
+        cancelled."""
         await self._replies.submit(_BookedReply(bill, key, material, response, keep))
 
     def book_lost_calls(self) -> bool:
-        """Book lost calls whose questions the cache can answer at the cost of those answers; return whether there were
-        any.
+        """Record the cost of lost calls whose answers are stored. Returns whether there were any.
 
-        For example, the ledger did not take a bill, because its disk was full or its server away, and the response was
-        stored all the same (`_book_all`).
+        This happens, for example, if the ledger could not record a bill because its disk was full or its server
+        unavailable, while the response was stored (`_book_all`).
         """
         costs = {
             key: hit.cost_usd
@@ -89,17 +92,17 @@ class CallRecorder:
         self._ledger.book_lost_calls(costs)
         return bool(costs)
 
-    def _mark_all_sent(self, leaving: Sequence[tuple[OutgoingCall, float]]) -> list[Reservation | Exception]:
-        ours = self._cache.mark_sent({call.key: timeout_s for call, timeout_s in leaving})
-        marked = iter(self._ledger.mark_sent(*(call for call, _ in leaving if call.key in ours)))
-        return [next(marked) if call.key in ours else ClaimLost() for call, _ in leaving]
+    def _mark_all_sent(self, departures: Sequence[tuple[OutgoingCall, float]]) -> list[Reservation | Exception]:
+        still_claimed = self._cache.mark_sent({call.key: timeout_s for call, timeout_s in departures})
+        marked = iter(self._ledger.mark_sent(*(call for call, _ in departures if call.key in still_claimed)))
+        return [next(marked) if call.key in still_claimed else ClaimLost() for call, _ in departures]
 
     def _book_all(self, replies: Sequence[_BookedReply]) -> Sequence[None]:
         try:
             self._ledger.settle(*(reply.bill for reply in replies))
         except BaseException:
-            # The ledger knows these calls as sent and counts them as lost until their responses measure them. A call
-            # that is not billed was not marked as sent, and its response is made again.
+            # In the ledger these calls are recorded as sent. They count as lost until the cost of their responses is
+            # recorded. A call that is not billed was not recorded as sent, and is made again.
             with suppress(PodiumError):
                 self._store_all([reply for reply in replies if reply.bill.reservation.sent])
             raise
@@ -111,43 +114,44 @@ class CallRecorder:
 
 
 MAX_CONSECUTIVE_REJECTIONS = 10
-"""Rejected requests in a row, with no response from a call or the cache in between, after which the worker counts as
-misconfigured. A single rejection fails one rollout, and rejections cost nothing."""
+"""A worker counts as misconfigured after this number of rejected requests in a row, without a response in between. A
+single rejection fails one rollout only, and rejections cost nothing."""
 _BUDGET_POLL_S = 0.02
 _LONGEST_BACKOFF_S = 30.0
 
 
 @dataclass(frozen=True)
 class Account:
-    """The account that pays for calls, and their purpose."""
+    """The run that pays for calls, their purpose, and the caps on spending."""
 
     run: str
     purpose: str
-    """Purpose in the ledger: "precache", "training", "evaluation" …"""
+    """The purpose in the ledger: "precache", "training", "evaluation" …"""
     cap_usd: float
-    """Cap of the run in USD, over all processes."""
+    """The run's cap in USD, over all processes."""
     month_cap_usd: float | None = None
-    """Cap of the calendar month in USD."""
+    """The cap of the calendar month in USD; None if there is none."""
 
 
 class Request(NamedTuple):
-    """A request to a worker: the messages, and the sample index of the answer."""
+    """A request to a worker: the messages and the sample index of the answer."""
 
     messages: Sequence[Message]
     sample: Sample
     key: str
-    """The response's key in the cache."""
+    """The key of the response in the store."""
     material: str
-    """The text that the key is the hash of."""
+    """The text whose hash is the key (`ops.store.cache_material`)."""
     parameters: Mapping[str, Any] = {}
-    """The parameters of this request beside those of all requests to the worker (`ops.config.pool`)."""
+    """Parameters of this request, in addition to those of all requests to the worker (`ops.config.pool`)."""
 
 
 @dataclass
 class Caller:
-    """Makes live calls for one account; `backoff_s` is the first pause before a retry (doubling, with jitter).
+    """Makes live calls for one account.
 
-    `on_retry` and `on_paid` (USD) are callbacks.
+    `backoff_s` is the first pause before a retry in seconds; the pauses grow exponentially, with jitter. The callbacks
+    `on_retry` and `on_paid` are called before each retry, and with the cost in USD of each paid reply.
     """
 
     ledger: Ledger
@@ -162,10 +166,10 @@ class Caller:
     )
 
     async def call(self, handle: WorkerHandle, request: Request, turn: Turn) -> Response:
-        """Call until there is a response, the retries are used up, or the worker's circuit is open.
+        """Make attempts until there is a response, the retries are exhausted, or the worker's circuit breaker is open.
 
-        Raises the exceptions of `Client`, and `ClaimLost` if another process holds the key's claim:
-        then nothing was sent.
+        Raises the exceptions of `Client`, and `ClaimLost` if another process holds the claim of the key; nothing was
+        sent then.
         """
         breaker, pauses, key = handle.queue.breaker, _RetryPauses(self.backoff_s, turn), request.key
         attempts = AsyncRetrying(
@@ -190,10 +194,10 @@ class Caller:
         raise AssertionError("tenacity ends with a response or an error")
 
     async def _attempt(self, handle: WorkerHandle, request: Request, turn: Turn, retries: int) -> Response:
-        """Make one request. Raises `TransientFailure`, or the errors of `call`."""
+        """Make one attempt. Raises `TransientFailure` if it is worth repeating, or the errors of `call`."""
         messages, key, queue = request.messages, request.key, handle.queue
         prompt_chars = sum(len(message["content"]) for message in messages)
-        place, used = await queue.enter(key, prompt_chars, turn, is_retry=retries > 0), 0
+        queue_place, used_tokens = await queue.enter(key, prompt_chars, turn, is_retry=retries > 0), 0
         try:
             handle.raise_if_stopped()
             worker = handle.worker
@@ -201,61 +205,71 @@ class Caller:
                 max_prompt_tokens(messages), worker.max_tokens, worker.service_tier
             )
             reserved = await self._reserve(worst_usd + handle.excess_usd, turn)
-            departure = OutgoingCall(reserved, self.account.purpose, handle.worker.name, key)
-            leaving = _OutgoingRequest(self.recorder, departure, handle.worker.timeout_s)
+            outgoing = OutgoingCall(reserved, self.account.purpose, handle.worker.name, key)
+            outgoing_request = _OutgoingRequest(self.recorder, outgoing, handle.worker.timeout_s)
             try:
-                handle.raise_if_stopped()  # again, because the reservation may have taken long
+                handle.raise_if_stopped()  # this is checked again, because the reservation may have taken long
                 began = time.monotonic()
                 with keep_body() as body:
                     try:
-                        # A time-out cannot interrupt code in this process; its randomness is seeded by the sample.
+                        # A plug-in runs in this process without a time-out, and its randomness is seeded by the sample.
                         if not handle.remote and (plugin := find_plugin(handle.worker.model)) is not None:
                             reply = plugin.answer(messages, sample=request.sample, **handle.settings)
                         else:
                             settings = {**handle.settings, **request.parameters}
-                            async with leaving.send(worker) as way:
-                                reply = await import_litellm().acompletion(messages=list(messages), **way, **settings)
+                            async with outgoing_request.send(worker) as session_settings:
+                                reply = await import_litellm().acompletion(
+                                    messages=list(messages), **session_settings, **settings
+                                )
                     except (TimeoutError, provider_error()) as error:
                         reply = self._recover_reply(error, handle, messages, began, body)
-                elapsed_s = time.monotonic() - began - leaving.waited_s
+                elapsed_s = time.monotonic() - began - outgoing_request.waited_s
                 paid = read_reply(handle.worker, handle.price, messages, reply, body.read(), elapsed_s, retries)
                 response = paid.response
                 bill = Bill(
-                    leaving.reservation, departure.purpose, departure.worker, response.cost_usd, response.usage, key
+                    outgoing_request.reservation,
+                    outgoing.purpose,
+                    outgoing.worker,
+                    response.cost_usd,
+                    response.usage,
+                    key,
                 )
             except BaseException as error:
-                if leaving.reservation.sent and may_be_billed(error):
-                    self.ledger.mark_lost(leaving.reservation)
+                if outgoing_request.reservation.sent and may_be_billed(error):
+                    self.ledger.mark_lost(outgoing_request.reservation)
                 else:
-                    self.ledger.release(leaving.reservation)
+                    self.ledger.release(outgoing_request.reservation)
                 raise
             impossible: ConfigError | None = None
-            if handle.remote and paid.impossible is not None:  # marked before its other calls are sent
+            if handle.remote and paid.impossible is not None:  # this stops further calls before they are sent
                 impossible = handle.usage_error = impossible_usage_error(handle.worker, paid.impossible, self.pool_file)
             handle.excess_usd = max(handle.excess_usd, response.cost_usd - worst_usd)
-            used = response.usage.tokens
-            last = retries >= handle.worker.retries
+            used_tokens = response.usage.tokens
+            is_last_attempt = retries >= handle.worker.retries
             problem = find_reply_problem(
                 handle.worker, reply, response, has_answered=handle.has_answered, file=self.pool_file,
-                is_last_attempt=last, broken=paid.broken, unknown_reason=paid.unknown_reason,
+                is_last_attempt=is_last_attempt, broken=paid.broken, unknown_reason=paid.unknown_reason,
             )  # fmt: skip
             keep = problem is None or isinstance(problem, WorkerRefused)
             await self.recorder.book(bill, key, request.material, response, keep=keep)
             self.on_paid(response.cost_usd)
         finally:
-            queue.leave(place, used)
+            queue.leave(queue_place, used_tokens)
         if isinstance(problem, TransientFailure) and impossible is None:
             raise problem
         queue.breaker.record_success()
         if (stop := impossible or problem) is not None:
             raise stop
         handle.record_answer()
-        queue.record_answer(place, response.completion_tokens)
+        queue.record_answer(queue_place, response.completion_tokens)
         return response
 
     async def _reserve(self, worst_usd: float, turn: Turn) -> Reservation:
-        """Reserve the worst case; while own calls are in flight, wait for the part of their reservations that they do
-        not use."""
+        """Reserve the highest possible cost of a call, in USD.
+
+        If it exceeds the budget while calls of this process are in flight, wait for the part of their reservations that
+        they do not use. Raises `OverBudget` if there are none.
+        """
         account = self.account
 
         def reserve() -> Reservation | None:
@@ -274,22 +288,24 @@ class Caller:
     async def _wait_for_budget(self, reserve: Callable[[], Reservation | None]) -> Reservation:
         # One call polls and the others wait for it, because hundreds of polling calls would keep the disk busy.
         async with self._room.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            while (reservation := reserve()) is None:  # noqa: ASYNC110  (other processes may release reservations, too)
+            while (reservation := reserve()) is None:  # noqa: ASYNC110  (other processes may release reservations too)
                 await asyncio.sleep(_BUDGET_POLL_S)
         return reservation
 
     def _recover_reply(
         self, error: Exception, handle: WorkerHandle, messages: Sequence[Message], sent: float, body: ReplyBody
     ) -> Any:
-        """Return the reply that LiteLLM could not read but Podium can. Raises `TransientFailure`, or the errors of
-        `call`, if there is none."""
+        """Return the reply that LiteLLM could not read but Podium can.
+
+        Raises `TransientFailure` or the errors of `call` if there is none.
+        """
         if isinstance(error, TimeoutError):
             fault = find_network_fault(error, handle.worker, body)
             assert fault is not None
             raise TransientFailure(f"{fault.what} ({describe_error(error)})", remedy=fault.remedy) from None
-        if (said := convert_to_openai(body.read())) is not None:
+        if (openai_body := convert_to_openai(body.read())) is not None:
             with suppress(ValueError):  # for example of an unreadable usage
-                return import_litellm().ModelResponse(**said)
+                return import_litellm().ModelResponse(**openai_body)
         failure = classify_failure(
             error, handle.worker, self.pool_file,
             messages=messages, key=handle.settings.get("api_key"), has_answered=handle.has_answered, body=body,
@@ -307,53 +323,59 @@ class Caller:
 
 
 class _OutgoingRequest:
-    """A call that is about to be sent, which is marked as sent at the last possible moment.
+    """A call that is about to be sent, which is recorded as sent at the last possible moment.
 
-    That is when its connection stands and only the request has to be written
-    (`ops.workers.session.run_before_sending`). A process that is killed earlier has not spent anything. These calls can
-    still be booked as lost without having been sent: one whose process is killed within the milliseconds between the
-    mark and the write; one to a provider that LiteLLM does not call through our session
-    (`ops.workers.litellm_private.can_take_session`: Azure, Vertex AI, custom providers, models of the Responses API),
-    which is marked before LiteLLM prepares it and opens its connection; and one that was written and never reached the
-    provider.
+    This is when its connection is established and only the request has to be written
+    (`ops.workers.session.run_before_sending`). A process that is killed before has not spent anything. A call can be
+    recorded as lost without having been sent in three cases:
+
+    - its process is killed within the milliseconds between the record and the write;
+    - LiteLLM does not call its provider through our session (`ops.workers.litellm_private.can_take_session`: Azure,
+      Vertex AI, custom providers, models of the Responses API), so that it is recorded before LiteLLM prepares it and
+      opens the connection;
+    - it was written, and never reached the provider.
     """
 
-    def __init__(self, desk: CallRecorder, departure: OutgoingCall, timeout_s: float) -> None:
-        self._desk, self._departure, self._timeout_s = desk, departure, timeout_s
-        self.reservation = departure.reservation
+    def __init__(self, recorder: CallRecorder, outgoing: OutgoingCall, timeout_s: float) -> None:
+        self._recorder, self._outgoing, self._timeout_s = recorder, outgoing, timeout_s
+        self.reservation = outgoing.reservation
         self._limit: asyncio.Timeout | None = None
         """The call's time-out, which begins when the call is sent."""
         self._refused: Exception | None = None
-        """Why the call must not be sent, for example because another process holds its claim."""
+        """The reason why the call must not be sent, for example because another process holds its claim."""
         self.waited_s = 0.0
-        """The seconds until the mark was on disk."""
+        """The seconds until the call was recorded on disk as sent."""
 
     @asynccontextmanager
     async def send(self, worker: Worker) -> AsyncIterator[Mapping[str, Any]]:
-        """Let LiteLLM be called once in the block, with these arguments too. Raises its errors, `TimeoutError`, and the
-        errors of `mark_sent`."""
-        way = await session_arguments(worker.model)
+        """Yield the arguments that LiteLLM needs besides the worker's settings. LiteLLM must be called once in the
+        block.
+
+        Raises LiteLLM's errors, `TimeoutError`, and the errors of `mark_sent`.
+        """
+        session_settings = await session_arguments(worker.model)
         if not can_take_session(worker.model):
             await self.mark_sent()
         try:
-            # LiteLLM's time-out bounds each read; this one bounds the whole call.
+            # LiteLLM's time-out limits each read, and this one limits the whole call.
             async with asyncio.timeout(worker.timeout_s) as self._limit:
                 with run_before_sending(self.mark_sent):
-                    yield way
+                    yield session_settings
         except Exception:
-            if self._refused is not None:  # LiteLLM takes the refusal for a failure of the connection
+            if self._refused is not None:  # LiteLLM reports the refusal as a failure of the connection
                 raise self._refused from None
             raise
 
     async def mark_sent(self) -> None:
-        """Return when claims and ledger have the call on disk as sent. Raises `ClaimLost` and the ledger's errors."""
+        """Return when claims and ledger have recorded the call as sent on disk. Raises `ClaimLost` and the ledger's
+        errors."""
         if self.reservation.sent:
-            return  # for example a redirect
+            return  # for example, this is the second request after a redirect
         loop, began = asyncio.get_running_loop(), time.monotonic()
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(None)
         try:
-            self.reservation = await self._desk.mark_sent(self._departure, self._timeout_s)
+            self.reservation = await self._recorder.mark_sent(self._outgoing, self._timeout_s)
         except Exception as error:
             self._refused = error
             raise
@@ -364,8 +386,8 @@ class _OutgoingRequest:
 
 
 class _RetryPauses:
-    """The pauses between the attempts of one call: doubling, with jitter, and at least as long as the provider
-    requests."""
+    """The pauses between the attempts of one call: exponential backoff with jitter, and at least as long as the
+    provider requests."""
 
     def __init__(self, first_s: float, turn: Turn) -> None:
         self._turn = turn

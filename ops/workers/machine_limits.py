@@ -1,7 +1,8 @@
-"""One worker's limits over all processes of a machine: calls in flight, and the time of the next request.
+"""The limits of one worker over all processes of a machine: slots for calls in flight, and the time of the next
+request.
 
-Slots are locks of the operating system (flock), so the slots of a killed process are free. The library filelock is not
-used, because each of its locks costs a hundred times the system calls, for each call to a worker.
+Slots are locks of the operating system (flock), so that a killed process releases its slots. The library filelock is
+not used, because each of its locks takes about a hundred times as many system calls, for each call to a worker.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from ops.config.base import digest
 
 _TIMES = struct.Struct("<3d")
 _MAX_AHEAD_S = 3600.0
-"""Stored times are at most this many seconds ahead, unless the clock was set back."""
+"""A stored time that is more than this number of seconds in the future was written before the clock was set back."""
 _FIRST_POLL_S, _HEAD_POLL_S, _LONGEST_POLL_S = 0.001, 0.01, 0.05
 
 
 @dataclass
 class RequestTimes:
-    """The earliest next request and next token, and the end of the pause that the provider requested."""
+    """The earliest times for the next request and the next token, and the end of the pause that the provider
+    requested."""
 
     requests: float = 0.0
     tokens: float = 0.0
@@ -39,10 +41,11 @@ class RequestTimes:
 
 
 class MachineLimits:
-    """The slots and times of one worker in `folder`. Safe under threads, tasks and kill -9.
+    """The slots and times of one worker in `folder`. It may be used by several threads and tasks, and survives SIGKILL.
 
-    Of the calls that wait for a slot, over all processes, one is at the head and takes the next free slot; then the
-    next caller to check becomes the head. A process with one call therefore waits no longer than a process with many.
+    Of all calls in all processes that wait for a slot, one is at the head of the queue and takes the next free slot.
+    Then the next call that checks becomes the head. A process with one call therefore waits no longer than a process
+    with many.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,14 +53,17 @@ class MachineLimits:
         self._folder = folder
         self._held: set[int] = set()
         self._files: dict[str, int] = {}
-        """Open files by name. They stay open, because opening a slot's file costs far more than locking it."""
+        """Open files by name. They stay open, because opening a slot's file is much slower than locking it."""
         weakref.finalize(self, _close_files, self._files)
         self._head: object | None = None
         self._lock = threading.Lock()
         self._open_files()
 
     async def take_slot(self, slots: int) -> int:
-        """Wait for one of the first `slots` slots. `release_slot` must follow; a cancelled wait changes nothing."""
+        """Wait for one of the first `slots` slots and return its number.
+
+        `release_slot` must be called afterwards. Cancelling the wait has no effect on the limits.
+        """
         caller, pause = object(), _FIRST_POLL_S
         try:
             while (slot := self._try_take_slot(slots, caller)) is None:
@@ -68,14 +74,14 @@ class MachineLimits:
         return slot
 
     def release_slot(self, slot: int) -> None:
-        """Give a slot back."""
+        """Release a slot."""
         with self._lock:
             self._held.remove(slot)
             fcntl.flock(self._open_file(_slot_file(slot)), fcntl.LOCK_UN)
 
     @contextmanager
     def locked_times(self) -> Iterator[RequestTimes]:
-        """Give the times to this process alone inside the block; changes are stored."""
+        """Yield the times for exclusive use by this process. Changes that the block makes are stored."""
         with self._lock:
             self._after_fork()
             fcntl.flock(self._state, fcntl.LOCK_EX)
@@ -95,12 +101,13 @@ class MachineLimits:
         return RequestTimes(*(at if at < farthest else 0.0 for at in _TIMES.unpack(content)))
 
     def now(self) -> float:
-        """Return the time by the clock that all processes share, also across a restart of the machine (seconds since
-        the epoch)."""
+        """Return the time of the clock that all processes share, in seconds since the epoch. It survives a restart of
+        the machine."""
         return time.time()
 
     def _try_take_slot(self, slots: int, caller: object) -> int | None:
-        """Return a slot if `caller` is at the head, or no call is, and a slot is free."""
+        """Return a free slot if `caller` is at the head of the queue, or becomes its head; None if there is no such
+        slot."""
         with self._lock:
             self._after_fork()
             if self._head is None:
@@ -135,7 +142,8 @@ class MachineLimits:
         return file
 
     def _after_fork(self) -> None:
-        """Open new files in a child process, because it shares its parent's open files and their locks."""
+        """Open new files in a child process, because a child shares the open files of its parent, and thereby their
+        locks."""
         if self._pid != os.getpid():
             _close_files(self._files)
             self._held, self._head = set(), None
@@ -143,7 +151,10 @@ class MachineLimits:
 
 
 def open_machine_limits(folder: Path, worker: Worker) -> MachineLimits:
-    """Return the limits of `worker` (by name, model and endpoint) that all processes with the same `folder` share."""
+    """Return the limits of a worker, which all processes with the same `folder` share.
+
+    The worker is identified by its name, model and endpoint.
+    """
     place = digest([worker.name, worker.model, worker.api_base])
     return MachineLimits(folder / f"{re.sub(r'[^-.A-Za-z0-9]', '_', worker.name)}-{place}")
 

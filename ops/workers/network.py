@@ -1,6 +1,6 @@
-"""What broke a call on its way: the connection, a proxy, or a body that is no answer; with the remedy of each.
+"""Find out what broke a call on its way (the connection, a proxy, or a body that is not an answer) and what to do.
 
-The causes of an error and the body say it; LiteLLM's own classes are alike for all of them.
+This is derived from the causes of the error and from the body, because LiteLLM raises the same classes for all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ops.core.errors import iterate_causes
 from ops.workers.reply_body import ReplyBody
 
 _UNTRUSTED_CODES = (18, 19, 20, 21)
-"""OpenSSL's codes of a certificate that signs itself, or whose authority is unknown (X509_V_ERR_…)."""
+"""OpenSSL's error codes (X509_V_ERR_…) for a certificate that is self-signed or whose authority is unknown."""
 _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
@@ -28,57 +28,55 @@ _SHOWN_KEYS = 5
 
 
 class NetworkFault(NamedTuple):
-    """What broke a call, and what to do."""
+    """What broke a call, and what the user can do about it."""
 
     what: str
     remedy: str
     is_unbilled: bool = False
-    """No provider can have worked on it."""
+    """True if no provider can have worked on the call."""
 
 
 def find_network_fault(error: BaseException, worker: Worker, body: ReplyBody) -> NetworkFault | None:
-    """Return what broke the call; None if the provider answered, with an error or not."""
+    """Return what broke the call; None if the provider answered, successfully or with an error."""
     import aiohttp
     import httpx
 
     chain = list(iterate_causes(error))
-    place = _find_host(chain, worker)
+    host = _find_host(chain, worker)
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_code"):  # not aiohttp's own
-            return _certificate_fault(cause, place)
+            return _certificate_fault(cause, host)
     for cause in chain:
         if isinstance(cause, (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)):
-            return _proxy_fault(f"the proxy at {place} cannot be reached")
+            return _proxy_fault(f"the proxy at {host} cannot be reached")
         if isinstance(cause, httpx.HTTPStatusError):
             return _find_status_fault(cause.response, worker)
         if isinstance(cause, ssl.SSLError) and hasattr(cause, "reason"):
-            return _tls_fault(cause, place)
+            return _tls_fault(cause, host)
         if isinstance(cause, (socket.gaierror, aiohttp.ClientConnectorDNSError)):
             return NetworkFault(
-                f"no host is found under the name {place.rpartition(':')[0]}",
+                f"no host is found under the name {host.rpartition(':')[0]}",
                 "Correct the host in api_base, or check this machine's network and DNS",
                 is_unbilled=True,
             )
         if isinstance(cause, ConnectionRefusedError):
-            return NetworkFault(
-                f"nothing listens at {place}", "Start the server, or correct api_base", is_unbilled=True
-            )
+            return NetworkFault(f"nothing listens at {host}", "Start the server, or correct api_base", is_unbilled=True)
         if isinstance(cause, OSError) and cause.errno in _NO_ROUTE:
             return NetworkFault(
-                f"there is no route to {place}", "Check this machine's network, VPN and firewall", is_unbilled=True
+                f"there is no route to {host}", "Check this machine's network, VPN and firewall", is_unbilled=True
             )
         if isinstance(cause, (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout)):
             return NetworkFault(
-                f"no connection to {place} within {min(worker.connect_timeout_s, worker.timeout_s):g} s",
+                f"no connection to {host} within {min(worker.connect_timeout_s, worker.timeout_s):g} s",
                 "Check host, port and firewall, and that api_base begins with https:// only if the server speaks TLS; "
                 "raise connect_timeout_s for a slow network",
                 is_unbilled=True,
             )
         if isinstance(cause, httpx.TooManyRedirects | aiohttp.TooManyRedirects):
             return NetworkFault(
-                f"{place} redirects in a circle", "Write the address of the API in api_base", is_unbilled=True
+                f"{host} redirects in a circle", "Write the address of the API in api_base", is_unbilled=True
             )
-    return _find_connection_fault(chain, worker, place) or _find_body_fault(chain, body, place)
+    return _find_connection_fault(chain, worker, host) or _find_body_fault(chain, body, host)
 
 
 def _find_connection_fault(chain: list[BaseException], worker: Worker, place: str) -> NetworkFault | None:
@@ -115,7 +113,7 @@ def _find_connection_fault(chain: list[BaseException], worker: Worker, place: st
 
 
 def _find_host(chain: list[BaseException], worker: Worker) -> str:
-    """Return "HOST:PORT" where it broke."""
+    """Return the "HOST:PORT" at which the call broke."""
     for cause in chain:
         host, port = getattr(cause, "host", None), getattr(cause, "port", None)
         if isinstance(host, str) and host:
@@ -171,7 +169,7 @@ def _proxy_fault(what: str) -> NetworkFault:
 
 
 def _find_status_fault(response: object, worker: Worker) -> NetworkFault | None:
-    """Return the fault of an error status that does not come from the provider's API."""
+    """Return the fault if an error status does not come from the provider's API; None if it does."""
     status, headers = getattr(response, "status_code", 0), getattr(response, "headers", {})
     if status == 407:
         return _proxy_fault("the proxy asks for an account (407)")
@@ -183,8 +181,10 @@ def _find_status_fault(response: object, worker: Worker) -> NetworkFault | None:
             is_unbilled=True,
         )
     if status == 400 and worker.api_base and worker.api_base.startswith("http:"):
-        text = str(getattr(response, "text", ""))[:2000] if getattr(response, "is_closed", False) else ""
-        if re.search(r"plain HTTP request was sent to HTTPS port|client sent an HTTP request to an HTTPS", text, re.I):
+        body_text = str(getattr(response, "text", ""))[:2000] if getattr(response, "is_closed", False) else ""
+        if re.search(
+            r"plain HTTP request was sent to HTTPS port|client sent an HTTP request to an HTTPS", body_text, re.I
+        ):
             return NetworkFault(
                 "the server at api_base speaks TLS (400)", "Write https:// in api_base", is_unbilled=True
             )
@@ -192,7 +192,8 @@ def _find_status_fault(response: object, worker: Worker) -> NetworkFault | None:
 
 
 def _find_body_fault(chain: list[BaseException], body: ReplyBody, place: str) -> NetworkFault | None:
-    """Return what a body is that was sent with status 200 and could not be read as an answer."""
+    """Return what is wrong with a body that came with status 200 and could not be read as an answer; None if nothing
+    is."""
     received = body.text
     if not received and body.content is None:
         texts = [cause.doc for cause in chain if isinstance(cause, json.JSONDecodeError)]
@@ -215,7 +216,7 @@ def _find_body_fault(chain: list[BaseException], body: ReplyBody, place: str) ->
     if content is None:
         return NetworkFault(f"{place} sends text that is no JSON with status 200", api)
     if isinstance(content, dict) and content.get("error"):
-        return None  # an error in the provider's words
+        return None  # the provider reports an error in its own words
     keys = ", ".join(sorted(str(key) for key in content)[:_SHOWN_KEYS]) if isinstance(content, dict) else ""
     shape = f"with {keys}" if keys else "without fields"
     return NetworkFault(

@@ -1,4 +1,4 @@
-"""Write a pool's file from LiteLLM model strings."""
+"""Create the file of a pool from LiteLLM model names."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ops.workers.pool_checks import find_unsent_settings
 from ops.workers.providers import find_price, import_litellm
 
 _OMITTED_VALUES = {"temperature": None}
-"""Settings with a default that some models refuse → the value that sends nothing."""
+"""Settings with a default that some models refuse, each with the value for which it is not sent."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def create_pool(config: Path, name: str, models: Sequence[str], api_base: str | None, price: Price | None) -> Pool:
-    """Write `config/pools/NAME.yaml` with one worker per model, and return the pool.
+    """Write `config/pools/NAME.yaml` with one worker for each model, and return the pool.
 
-    `price`: of models that LiteLLM has no price for. A setting that a model refuses is left out. Raises `ConfigError`
-    for a file that is there, an unknown provider, or a model without a price; nothing is written then.
+    `price` is used for models whose price LiteLLM does not know. A setting that a model refuses is left out. Raises
+    `ConfigError` if the file exists, the provider is unknown or a model has no price; nothing is written then.
     """
     file = pool_file(config, name)
     if file.exists():
@@ -54,7 +54,10 @@ def _make_worker(file: Path, model: str, api_base: str | None, price: Price | No
 
 
 def _key_variable(file: Path, model: str, api_base: str | None) -> str | None:
-    """Return the environment variable of the provider's key; None for a server of one's own. Raises `ConfigError`."""
+    """Return the name of the environment variable with the provider's key; None for one's own server.
+
+    Raises `ConfigError` if LiteLLM does not know the provider.
+    """
     library = import_litellm()
     try:
         provider = str(library.get_llm_provider(model)[1])
@@ -67,5 +70,5 @@ def _key_variable(file: Path, model: str, api_base: str | None) -> str | None:
 
 
 def _non_default_fields(worker: Worker) -> dict[str, object]:
-    """Return the fields that differ from their defaults, in their order."""
+    """Return the fields of a worker that differ from their defaults, in order."""
     return worker.model_dump(mode="json", exclude_defaults=True)

@@ -1,4 +1,4 @@
-"""One tiny call to each worker of a pool: latency, cost, what came back, or what to do."""
+"""Make one small call to each worker of a pool, and report its latency, its cost and its answer or error."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ops.workers.replies import explain_missing_text
 
 QUESTION: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
 SHOWN_CHARS = 60
-"""Characters of a response that are shown."""
+"""The number of characters of a response that are shown."""
 
 
 class PingResult(NamedTuple):
-    """The result of one worker's call."""
+    """The result of the call to one worker, with its latency in seconds and its cost in USD."""
 
     worker: str
     model: str
@@ -34,62 +34,65 @@ class PingResult(NamedTuple):
     latency_s: float
     cost_usd: float
     said: str
-    """The beginning of the response; where there is none, what went wrong."""
+    """The beginning of the response or, if there is none, the reason."""
     remedy: str = ""
 
 
 def max_ping_usd(pool: Pool, file: Path | str) -> float:
-    """What pinging the pool costs at most (USD). Workers with a wrong setting are not called, and embedded ones cost
-    nothing."""
+    """Return the highest possible cost of pinging the pool, in USD.
+
+    Workers with a wrong setting are not called, and workers of a plug-in cost nothing.
+    """
     called = (worker for worker in pool.workers if is_remote(worker) and _find_wrong_setting(worker, file) is None)
     return sum(_worst_usd(worker, file) for worker in called)
 
 
 def ping_pool(pool: Pool, file: Path | str, cache: ResponseCache, ledger: Ledger) -> list[PingResult]:
-    """Call every worker once, without another attempt, all at the same time; nothing comes from the cache.
+    """Call every worker once, all at the same time and without retries. No answer is taken from the store.
 
-    The calls are booked in the ledger as the run `ping-POOL`. No failure of a worker is raised.
+    The calls are recorded in the ledger as the run `ping-POOL`. No worker's failure is raised; it is part of the
+    worker's result.
     """
     run, called = f"ping-{pool.name}", [worker for worker in pool.workers if _find_wrong_setting(worker, file) is None]
     account = Account(run, "ping", ledger.total_usd(run) + sum(_worst_usd(worker, file) for worker in called))
     client, sample = WorkerClient(cache, ledger, account, pool_file=file), Sample(time.time_ns(), 0, Namespace.REPEATED)
 
-    async def every() -> list[PingResult]:
+    async def ping_all() -> list[PingResult]:
         return list(await asyncio.gather(*(_ping_worker(worker, file, client, sample) for worker in pool.workers)))
 
-    return run_async(every())
+    return run_async(ping_all())
 
 
 async def _ping_worker(worker: Worker, file: Path | str, client: WorkerClient, sample: Sample) -> PingResult:
     error: PodiumError | None = _find_wrong_setting(worker, file)
     if error is None:
         try:
-            once = worker.model_copy(update={"retries": 0})
-            response = await client.complete(once, QUESTION, sample=sample)
+            worker_without_retries = worker.model_copy(update={"retries": 0})
+            response = await client.complete(worker_without_retries, QUESTION, sample=sample)
         except PodiumError as failure:
             error = failure
         else:
-            said = " ".join(response.text.split())
+            shown_text = " ".join(response.text.split())
             remedy = ""
             if response.is_blank:
-                said, remedy = explain_missing_text(worker, response)
+                shown_text, remedy = explain_missing_text(worker, response)
             return PingResult(
                 worker.name, worker.model, not response.is_blank, response.latency_s, response.cost_usd,
-                said[:SHOWN_CHARS] if not response.is_blank else said, remedy,
+                shown_text[:SHOWN_CHARS] if not response.is_blank else shown_text, remedy,
             )  # fmt: skip
     problem, remedy = _describe_failure(error, worker)
     return PingResult(worker.name, worker.model, False, 0.0, 0.0, problem, remedy)
 
 
 def _find_wrong_setting(worker: Worker, file: Path | str) -> ConfigError | None:
-    """The first setting that cannot be used, found without a call."""
+    """Return the error of the first setting that cannot be used, found without a call; None if there is none."""
     try:
         request_settings(worker, file)
         find_price(worker, file)
     except ConfigError as error:
         return error
-    found: Sequence[ConfigError] = find_unsent_settings(worker, file)
-    return found[0] if found else None
+    unsent: Sequence[ConfigError] = find_unsent_settings(worker, file)
+    return unsent[0] if unsent else None
 
 
 def _worst_usd(worker: Worker, file: Path | str) -> float:
@@ -97,7 +100,7 @@ def _worst_usd(worker: Worker, file: Path | str) -> float:
 
 
 def _describe_failure(error: PodiumError, worker: Worker) -> tuple[str, str]:
-    """What went wrong and what to do, each in a sentence."""
+    """Return what went wrong and what to do about it, each as a sentence."""
     if isinstance(error, AccountError):
         return error.problem, error.remedy
     if isinstance(error, ConfigError):

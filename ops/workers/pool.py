@@ -1,6 +1,6 @@
 """A pool as a table, the difference of two pools, and the cost of recorded responses at a pool's prices.
 
-Retraining does the least work that a difference requires; a new price changes only costs.
+Retraining does the least work that a difference requires. A new price, for example, changes only costs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ops.core.response_rows import ResponseRow
 
 
 class SettingChange(NamedTuple):
-    """Old and new value of one setting."""
+    """The old and the new value of a setting."""
 
     old: Any
     new: Any
@@ -24,17 +24,17 @@ class SettingChange(NamedTuple):
 
 @dataclass(frozen=True)
 class PoolDifference:
-    """Workers by name: `added`, `removed`, and `changed` (name → field → old and new).
+    """The differences of two pools by the workers' names: `added`, `removed` and `changed` workers.
 
-    `changed` lists every differing field; `affects_answers` and `affects_price` state what retraining must consider.
-    Tags, limits and time-outs affect neither.
+    `changed` holds every setting that differs. `affects_answers` and `affects_price` state which of these changes
+    retraining must consider. Tags, limits and time-outs affect neither.
     """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
     changed: dict[str, dict[str, SettingChange]]
     affects_answers: tuple[str, ...] = ()
-    """Changed workers whose responses must be made again."""
+    """Changed workers whose stored responses cannot be used any more."""
     affects_price: tuple[str, ...] = ()
     """Changed workers whose price may differ but whose answers do not."""
 
@@ -46,13 +46,14 @@ class PoolDifference:
             return "no difference"
         lines = [f"+ {name}" for name in self.added] + [f"- {name}" for name in self.removed]
         for name, fields in self.changed.items():
-            what = ", ".join(f"{key}: {_format_value(c.old)} → {_format_value(c.new)}" for key, c in fields.items())
-            lines.append(f"~ {name}: {what}")
+            changes = ", ".join(f"{key}: {_format_value(c.old)} → {_format_value(c.new)}" for key, c in fields.items())
+            lines.append(f"~ {name}: {changes}")
         return "\n".join(lines)
 
 
 def compare_pools(old: Pool, new: Pool) -> PoolDifference:
-    """Return what must be done to `old` to get `new`, worker by worker; their order does not matter."""
+    """Return what has to be changed in `old` to obtain `new`, worker by worker. The order of the workers does not
+    matter."""
     before, after = ({worker.name: worker for worker in pool.workers} for pool in (old, new))
     changed = {
         name: fields for name in before if name in after and (fields := _find_changes(before[name], after[name]))
@@ -89,11 +90,11 @@ def _format_value(value: Any) -> str:
 
 
 POOL_TABLE_HEAD = ("worker", "model", "sampling", "tokens", "USD per million", "limits", "tags")
-"""Columns of `build_pool_table`."""
+"""The column headings of `build_pool_table`."""
 
 
 def build_pool_table(pool: Pool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return a table of the pool: its head, and one row of texts per worker."""
+    """Return a table of the pool: its column headings, and a row of texts for each worker."""
     return POOL_TABLE_HEAD, [_worker_row(worker) for worker in pool.workers]
 
 
@@ -121,9 +122,10 @@ def _format_facts(facts: Mapping[str, object]) -> str:
 
 
 def reprice_responses(rows: Iterable[ResponseRow], pool: Pool) -> list[ResponseRow]:
-    """Return the rows at the pool's prices.
+    """Return the rows with their cost in USD recomputed at the pool's prices.
 
-    A worker that the pool lacks, or that LiteLLM's own table prices, keeps the recorded cost.
+    A row keeps its recorded cost if its worker is not in the pool or has no price there, in which case LiteLLM's price
+    table was used.
     """
     prices = {worker.name: worker.price for worker in pool.workers}
     return [_reprice_row(row, prices.get(row.worker)) for row in rows]

@@ -1,4 +1,5 @@
-"""Check a pool before the first call: keys, prices, and settings that LiteLLM would silently drop or replace."""
+"""Check a pool before the first call: keys, prices, and settings that LiteLLM would drop or replace without an
+error."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ _PARAMETER_NAMES = {
     "thinking_budget": ("budget",),
     "reasoning_effort": ("effort",),
 }
-"""Setting → part of the parameter names that carry it at any provider."""
+"""Maps each setting to the words that the names of its parameters contain, whatever the provider."""
 _LEVEL = ("thinking", "level")
-"""Gemini's name for effort."""
+"""The words in Gemini's name for the reasoning effort."""
 
 
 def check_pool(pool: Pool, file: Path | str) -> None:
-    """Raise `ConfigError` for the first worker with unusable settings, before anything is spent."""
+    """Raise the `ConfigError` of the first worker with unusable settings, before anything is spent."""
     for worker in pool.workers:
         request_settings(worker, file)
         find_price(worker, file)
@@ -34,16 +35,16 @@ def check_pool(pool: Pool, file: Path | str) -> None:
 
 
 def check_pools(setup: Setup) -> None:
-    """Apply `check_pool` to the recipe's pool and to those of its evaluation. Raises `ConfigError`."""
+    """Check the recipe's pool and the pools of its evaluation. Raises `ConfigError`."""
     for name, pool in setup.all_pools.items():
         check_pool(pool, pool_file(setup.workspace.config, name))
 
 
 def find_unsent_settings(worker: Worker, file: Path | str) -> list[ConfigError]:
-    """Return one error for each setting of a remote worker that would be dropped or changed.
+    """Return an error for each setting of a remote worker that LiteLLM would drop or change.
 
-    Uses LiteLLM's own translation of the parameters, offline and without keys. A worker whose model names no provider
-    has only that error.
+    LiteLLM's own translation of the parameters is used, offline and without keys. For a worker whose model names no
+    provider, this is the only error.
     """
     if not is_remote(worker):
         return []
@@ -56,47 +57,48 @@ def find_unsent_settings(worker: Worker, file: Path | str) -> list[ConfigError]:
         return []  # a custom provider accepts every setting
     model, provider, *_ = library.get_llm_provider(worker.model)
     names = {"thinking_budget": "thinking"}
-    wanted = {name: getattr(worker, name) for name in _PARAMETER_NAMES if names.get(name, name) in settings}
-    arguments = {name: settings[names.get(name, name)] for name in wanted}
+    configured = {name: getattr(worker, name) for name in _PARAMETER_NAMES if names.get(name, name) in settings}
+    arguments = {name: settings[names.get(name, name)] for name in configured}
 
-    def sent(chosen: Mapping[str, Any]) -> dict[str, Any]:
-        keywords = {names.get(name, name): value for name, value in chosen.items()}
-        translated: dict[str, Any] = library.get_optional_params(
-            model=model, custom_llm_provider=provider, **keywords
-        )
+    def translate(selection: Mapping[str, Any]) -> dict[str, Any]:
+        keywords = {names.get(name, name): value for name, value in selection.items()}
+        translated: dict[str, Any] = library.get_optional_params(model=model, custom_llm_provider=provider, **keywords)
         return translated
 
     errors = []
     if worker.thinking_budget == 0 and "thinking" not in settings and _is_always_reasoning(worker.model, model):
         errors.append(_setting_error(worker, file, "thinking_budget", "0 is not sent, and this model always thinks"))
     try:
-        whole = sent(arguments)
+        translated_settings = translate(arguments)
     except library.exceptions.BadRequestError as error:
-        return [*errors, *_find_refused_settings(worker, file, arguments, sent, error)]
-    for name, value in wanted.items():
-        found = list(_find_parameters(whole, name))
-        if value in found:
+        return [*errors, *_find_refused_settings(worker, file, arguments, translate, error)]
+    for name, value in configured.items():
+        sent_values = list(_find_parameters(translated_settings, name))
+        if value in sent_values:
             continue
-        if found:
-            errors.append(_setting_error(worker, file, name, f"LiteLLM sends {found[0]!r} in place of {value!r}"))
-        elif name == "thinking_budget" or whole == sent({k: v for k, v in arguments.items() if k != name}):
+        if sent_values:
+            errors.append(_setting_error(worker, file, name, f"LiteLLM sends {sent_values[0]!r} in place of {value!r}"))
+        elif name == "thinking_budget" or translated_settings == translate(
+            {k: v for k, v in arguments.items() if k != name}
+        ):
             errors.append(_setting_error(worker, file, name, f"LiteLLM silently drops {value!r} for this model"))
     return errors
 
 
 def _find_refused_settings(
-    worker: Worker, file: Path | str, arguments: Mapping[str, Any], sent: Any, refusal: Exception
+    worker: Worker, file: Path | str, arguments: Mapping[str, Any], translate: Any, refusal: Exception
 ) -> Iterator[ConfigError]:
-    """Return the settings that LiteLLM refuses: those that it refuses individually, else all together."""
-    kind, alone = type(refusal), []
+    """Yield an error for each setting that LiteLLM refuses individually or, if there is none, for all of them
+    together."""
+    error_type, rejected_individually = type(refusal), []
     for name, value in arguments.items():
         try:
-            sent({name: value})
-        except kind:
-            alone.append(name)
-    for name in alone or list(arguments):
+            translate({name: value})
+        except error_type:
+            rejected_individually.append(name)
+    for name in rejected_individually or list(arguments):
         yield _setting_error(worker, file, name, f"LiteLLM refuses {getattr(worker, name)!r} for this model")
-        if not alone:
+        if not rejected_individually:
             return
 
 
@@ -113,14 +115,14 @@ def _is_always_reasoning(*models: str) -> bool:
     return any(table.get(model, {}).get("thinking_always_on") for model in models)
 
 
-def _find_parameters(sent: Mapping[str, Any], name: str) -> Iterator[Any]:
-    """Return the values of the parameters that carry a setting, at any depth."""
-    for key, value in sent.items():
+def _find_parameters(parameters: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """Yield the values of all parameters that carry a setting, at any depth."""
+    for key, value in parameters.items():
         if isinstance(value, Mapping):
             yield from _find_parameters(value, name)
             continue
-        plain = key.lower()
-        if all(part in plain for part in _PARAMETER_NAMES[name]) or (
-            name == "reasoning_effort" and all(part in plain for part in _LEVEL)
+        lowered_key = key.lower()
+        if all(part in lowered_key for part in _PARAMETER_NAMES[name]) or (
+            name == "reasoning_effort" and all(part in lowered_key for part in _LEVEL)
         ):
             yield value

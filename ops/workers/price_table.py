@@ -1,4 +1,4 @@
-"""A model's price in LiteLLM's table, as a `Price`: USD for each token there, USD for each million tokens here."""
+"""Convert a model's price in LiteLLM's table, in USD per token, to a `Price`, in USD per million tokens."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _KEYS = {
     "cache_write": "cache_creation_input_token_cost",
     "reasoning": "output_cost_per_reasoning_token",
 }
-"""Rate → LiteLLM's key. A tier's key has a suffix: `_above_200k_tokens`, `_priority`, or the first and then the second.
-"""
+"""Maps each rate to its key in LiteLLM's table. The key of a tier has a suffix: `_above_200k_tokens`, `_priority`, or
+both in this order."""
 _TIER_KEY = re.compile(rf"({'|'.join(_KEYS.values())})(?:_above_(\d+)(k?)_tokens)?(?:_([a-z]+))?")
 _BATCH_SUFFIX = "batches"
-"""The suffix of prices for calls that wait in a batch, which no call here does."""
+"""The suffix of prices for batch processing, which Podium does not use."""
 _AT_THE_THRESHOLD = ("xai",)
-"""Providers whose higher tier begins at the threshold; that of the others begins above it."""
+"""Providers whose higher tier includes the threshold. For the others it begins above the threshold."""
 
 
 def read_price(entry: Mapping[str, Any], provider: str) -> Price | None:
-    """Return the price in a model's entry; None if it states none.
+    """Return the price in the entry of a model; None if the entry has none.
 
-    Discounts by the time of day and surcharges by the place of processing are left out.
+    Discounts by the time of day and surcharges by region are ignored.
     """
     if entry.get("tiered_pricing"):
         first, *longer = [_read_rates(part, entry) for part in entry["tiered_pricing"]]
@@ -36,10 +36,10 @@ def read_price(entry: Mapping[str, Any], provider: str) -> Price | None:
         return Price(**first, tiers=tuple(tiers))
     if entry.get(_KEYS["input"]) is None or entry.get(_KEYS["output"]) is None:
         return None
-    found = [match for name, value in entry.items() if value is not None and (match := _TIER_KEY.fullmatch(name))]
-    services = dict.fromkeys(match[4] or "" for match in found if match[4] != _BATCH_SUFFIX)
+    matches = [match for name, value in entry.items() if value is not None and (match := _TIER_KEY.fullmatch(name))]
+    services = dict.fromkeys(match[4] or "" for match in matches if match[4] != _BATCH_SUFFIX)
     lengths = sorted({(int(match[2]) * (1000 if match[3] else 1), f"_above_{match[2]}{match[3]}_tokens")
-                      for match in found if match[2]})  # fmt: skip
+                      for match in matches if match[2]})  # fmt: skip
     tiers = []
     for service in services:
         rates = _read_tier(entry, {}, "", service)
@@ -53,23 +53,23 @@ def read_price(entry: Mapping[str, Any], provider: str) -> Price | None:
 
 
 def _read_tier(entry: Mapping[str, Any], shorter: Mapping[str, Any], length: str, service: str) -> dict[str, Any]:
-    """Return the rates of one tier; `shorter`: those of the tier for shorter prompts at the same service tier.
+    """Return the rates of one tier. `shorter` are the rates for shorter prompts at the same service tier.
 
-    A rate that the table does not state for the tier is the higher one of the standard tier's for this length and the
-    service tier's for a shorter prompt.
+    If the table does not state a rate for the tier, it is the higher one of the standard tier's rate for this length
+    and the service tier's rate for a shorter prompt.
     """
     rates: dict[str, Any] = {}
     for name, key in _KEYS.items():
-        own = entry.get(f"{key}{length}_{service}" if service else f"{key}{length}")
-        if own is not None:
-            rates[name] = float(own) * 1e6
+        stated = entry.get(f"{key}{length}_{service}" if service else f"{key}{length}")
+        if stated is not None:
+            rates[name] = float(stated) * 1e6
             continue
-        usual = entry.get(f"{key}{length}")
-        known = (None if usual is None else float(usual) * 1e6, shorter.get(name))
-        rates[name] = max((rate for rate in known if rate is not None), default=None)
+        standard = entry.get(f"{key}{length}")
+        candidates = (None if standard is None else float(standard) * 1e6, shorter.get(name))
+        rates[name] = max((rate for rate in candidates if rate is not None), default=None)
     own_output, own_reasoning = (entry.get(f"{_KEYS[name]}_{service}") for name in ("output", "reasoning"))
     if service and own_output is not None and own_reasoning is None:
-        rates["reasoning"] = None  # a service tier with a rate of its own for output bills reasoning at that
+        rates["reasoning"] = None  # a service tier with its own rate for output bills reasoning at that rate
     return _drop_free_writes(rates)
 
 
@@ -81,5 +81,5 @@ def _read_rates(part: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, 
 
 
 def _drop_free_writes(rates: dict[str, Any]) -> dict[str, Any]:
-    # Some entries state 0 for a provider that bills what it writes to its cache as input.
+    # Some entries state 0 although the provider bills tokens that are written to the cache as input.
     return rates | {"cache_write": rates["cache_write"] or None}

@@ -1,4 +1,4 @@
-"""Access to LiteLLM: quiet import, own providers, parameters, prices."""
+"""Access to LiteLLM: an import without output, custom providers, request parameters and prices."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from ops.core.registry import PROVIDERS, find_plugin, is_plugin
 from ops.workers.price_table import read_price
 
 _CHATTY_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "httpcore", "aiohttp")
-"""Loggers that write prompts, headers or URLs with keys at DEBUG and INFO."""
+"""Loggers that write prompts, headers or URLs with keys at the levels DEBUG and INFO."""
 _NESTS_EXTRA_BODY = re.compile(r"anthropic/|bedrock(_converse)?/|vertex_ai/.*claude")
-"""Models for which LiteLLM 1.106 sends `extra_body` as one field of that name instead of the fields in it."""
+"""Models for which LiteLLM 1.106 sends `extra_body` as one field of that name, instead of the fields that it
+contains."""
 _NAMES: dict[str, dict[str, str]] = {
     "api_version": {"azure": "api_version", "azure_ai": "api_version"},
     "region": {"bedrock": "aws_region_name", "vertex_ai": "vertex_location"},
     "project": {"vertex_ai": "vertex_project"},
     "organization": {"openai": "organization"},
 }
-"""Setting → provider → LiteLLM's name of it. Another provider would ignore the setting."""
+"""For each setting, maps the providers that accept it to LiteLLM's name of it. Other providers would ignore the
+setting."""
 _TOKENS_PER_MESSAGE = 16
-"""An upper bound of the tokens that a chat template adds around one message."""
+"""An upper bound of the number of tokens that a chat template adds to a message."""
 
 
 @cache
 def import_litellm() -> Any:
-    """Return LiteLLM, imported at first use: local price table, no telemetry, nothing printed or logged."""
+    """Return the module litellm, imported at first use with its local price table and without telemetry, output or
+    logs."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # otherwise the import downloads prices
     module: Any = importlib.import_module("litellm")
     module.telemetry = False
@@ -55,7 +58,7 @@ def import_litellm() -> Any:
 
 @cache
 def provider_error() -> type[Exception]:
-    """Return the base class of LiteLLM's errors of failed calls, which comes from the OpenAI library."""
+    """Return the base class of LiteLLM's errors for failed calls, which comes from the OpenAI library."""
     error: type[Exception] = importlib.import_module("openai").OpenAIError
     return error
 
@@ -63,8 +66,8 @@ def provider_error() -> type[Exception]:
 def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
     """Return the keyword arguments of every LiteLLM call to this worker, without the messages.
 
-    Raises `ConfigError` when the key's variable holds no key, the model names no provider, or a setting would not
-    reach it.
+    Raises `ConfigError` if the key's environment variable holds no key, the model names no provider, or a setting would
+    not reach the provider.
     """
     provider = _find_provider(worker, file)
     if worker.extra_body and _NESTS_EXTRA_BODY.match(worker.model):
@@ -73,7 +76,7 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
             "named extra_body", "Remove it; thinking_budget and the sampling settings do reach it",
         )  # fmt: skip
     settings: dict[str, Any] = {"model": worker.model, "max_tokens": worker.max_tokens}
-    if is_remote(worker):  # the client retries, so that retries are counted and budgeted
+    if is_remote(worker):  # LiteLLM makes no retries, because the client's own are counted and budgeted
         settings |= {"timeout": _timeouts(worker), "max_retries": 0}
     optional = {
         "api_base": worker.api_base,
@@ -88,14 +91,15 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
     }
     settings |= {name: value for name, value in optional.items() if value is not None}
     settings |= _provider_settings(worker, provider, file)
-    # Anthropic thinks only when asked to and takes no budget of 0.
+    # Anthropic's models reason only if a budget is given, and reject a budget of 0.
     if worker.thinking_budget is not None and not (provider == "anthropic" and worker.thinking_budget == 0):
         settings["thinking"] = {"type": "enabled", "budget_tokens": worker.thinking_budget}
     return settings
 
 
 def _provider_settings(worker: Worker, provider: str, file: Path | str) -> dict[str, str]:
-    """The settings that some providers take, by LiteLLM's names. Raises `ConfigError` for one that this one ignores."""
+    """Return the settings that only some providers accept, by LiteLLM's names. Raises `ConfigError` for one that this
+    provider ignores."""
     settings = {}
     for name, names in _NAMES.items():
         value = getattr(worker, name)
@@ -117,17 +121,17 @@ def _timeouts(worker: Worker) -> Any:
 
 
 def is_remote(worker: Worker) -> bool:
-    """Return whether calls to this worker need a network."""
+    """Return whether calls to this worker need a network, rather than being answered by a plug-in in this process."""
     return not is_plugin(worker.model)
 
 
 def _find_provider(worker: Worker, file: Path | str) -> str:
     prefix, _, name = worker.model.partition("/")
-    if (own := find_plugin(worker.model)) is not None:
-        if name not in own.NAMES:
+    if (plugin := find_plugin(worker.model)) is not None:
+        if name not in plugin.NAMES:
             raise ConfigError(
                 file, f"workers.{worker.name}.model", f"{worker.model!r} is not an embedded worker",
-                f"Take one of {', '.join(f'{prefix}/{known}' for known in own.NAMES)}",
+                f"Take one of {', '.join(f'{prefix}/{worker_name}' for worker_name in plugin.NAMES)}",
             )  # fmt: skip
         return prefix
     library = import_litellm()
@@ -145,7 +149,7 @@ def _find_provider(worker: Worker, file: Path | str) -> str:
 
 def _read_key(worker: Worker, provider: str, file: Path | str) -> str | None:
     if worker.api_key_env is None:
-        # Otherwise LiteLLM would send the environment's key for the provider to another party's endpoint.
+        # Without a value, LiteLLM would send the provider's key in the environment to another party's endpoint.
         return "none" if worker.api_base else None
     if (problem := key_problem(worker.api_key_env)) is None:
         return os.environ[worker.api_key_env]
@@ -157,10 +161,8 @@ def _read_key(worker: Worker, provider: str, file: Path | str) -> str | None:
 
 
 def find_price(worker: Worker, file: Path | str) -> Price:
-    """Return the worker's price: the pool's, or that of LiteLLM's table.
-
-    Raises `ConfigError` if neither has one.
-    """
+    """Return the worker's price from the pool, or else from LiteLLM's table. Raises `ConfigError` if neither has
+    one."""
     if worker.price is not None:
         return worker.price
     library = import_litellm()
@@ -177,5 +179,6 @@ def find_price(worker: Worker, file: Path | str) -> Price:
 
 
 def max_prompt_tokens(messages: Sequence[Message]) -> int:
-    """Return an upper bound of the messages' tokens: a byte-level token holds at least one byte."""
+    """Return an upper bound of the messages' number of tokens: each token of a byte-level tokenizer holds at least one
+    byte."""
     return sum(len(message["content"].encode(errors="replace")) + _TOKENS_PER_MESSAGE for message in messages)

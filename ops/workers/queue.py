@@ -1,7 +1,7 @@
-"""The queue of one worker: which call goes next, and when it may be sent.
+"""The queue of one worker, which decides which call is sent next, and when.
 
-It knows the worker's limits (calls in flight, requests and tokens per minute), whether other processes and machines
-share them, the pauses that the provider requests, and the worker's circuit breaker.
+It applies the worker's limits (calls in flight, requests and tokens per minute), which other processes and machines may
+share, the pauses that the provider requests, and the worker's circuit breaker.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ from ops.workers.redis_limits import FleetLimits
 from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Turn
 
 RECOVERY_ROUNDS = 32
-"""Rounds of calls without a 429 that restore the full concurrency from one call at a time."""
+"""After this number of rounds of calls without status 429, the concurrency has recovered from one call to its
+maximum."""
 _RECENT_OUTCOMES = 16
-"""Number of recent outcomes considered, or as many as calls may be in flight."""
+"""The number of recent outcomes that are considered; at most as many as calls may be in flight."""
 _RATE_LIMIT_SHARE = 1 / 4
 MAX_PAUSE_S = 30.0
 _CHARS_PER_TOKEN = 4
 _MEMORY = 0.1
-"""Weight of the newest answer's length in the estimate of the next one's."""
+"""The weight of the latest answer's length in the estimate of the next one's (exponential moving average)."""
 
 
 class RatePacer:
-    """Spends `per_minute` units evenly: each start is delayed by the units spent before it.
+    """Distributes `per_minute` units evenly over time: each start is delayed by the units that were spent before it.
 
-    The caller stores the time of the next start. A wrong cost is corrected afterwards (`delay_s`), so that the sum over
-    any minute stays within `per_minute`, except for the last call's own cost.
+    The caller stores the time of the next start. If an estimated cost was wrong, it is corrected afterwards
+    (`delay_s`), so that any minute has at most `per_minute` units, apart from those of its last call.
     """
 
     def __init__(self, per_minute: float) -> None:
         self._interval = 60.0 / per_minute
 
     def take(self, next_start: float, cost: float, now: float) -> tuple[float, float]:
-        """Spend units; return the time at which the call may start, and the earliest start of the next one."""
+        """Spend units. Returns the time at which the call may start, and the earliest start of the next one, in
+        seconds."""
         start = max(next_start, now)
         return start, start + self.delay_s(cost)
 
@@ -54,18 +56,18 @@ class RatePacer:
 
 
 class QueuePlace(NamedTuple):
-    """What a call holds from `enter` to `leave`."""
+    """What a call holds between `enter` and `leave`."""
 
     tokens: float
-    """The tokens that the call took from the rate."""
+    """The tokens that the call has taken from the rate."""
     slot: int | None
-    """The slot that it took from the limits shared with other processes."""
+    """The slot that it has taken from the limits shared with other processes; None if no limits are shared."""
     began: float
-    """When it was allowed to be sent, by the queue's clock."""
+    """The time at which it was allowed to be sent, by the queue's clock."""
 
 
 class _WaitingCall:
-    """A call that waits for a place; a cancelled one stays in the heap until its turn comes."""
+    """A call that waits for a place. A cancelled call remains in the heap until its turn comes."""
 
     def __init__(self, turn: Turn, is_retry: bool, arrival: int) -> None:
         self.turn, self.is_retry, self.arrival = turn, is_retry, arrival
@@ -75,19 +77,19 @@ class _WaitingCall:
 
 
 class WorkerQueue:
-    """The calls to one worker, in all event loops and threads of a client.
+    """The queue of calls to one worker, over all event loops and threads of a client.
 
-    Of the calls that wait, one that is repeated after a failure goes first, because at the end of a long queue its next
-    pause would begin only after all others. Then goes the call with the most remaining work (`Turn`), because a batch
-    ends with its slowest workflow, and first come, first served would delay long chains behind short ones. Equals keep
-    the order of their arrival.
+    Among the waiting calls, one that is repeated after a failure goes first, because at the end of a long queue its
+    next pause would begin only after all others. Then follows the call with the most remaining work (`Turn`): a batch
+    ends with its slowest workflow, and first come, first served would delay long workflows behind short ones. Calls
+    with equal remaining work keep their order of arrival.
 
-    With `shared`, all processes of a machine or a fleet share the slots, the rates and the pauses that the provider
-    requests; each process measures by itself how far 429s reduce the calls in flight. If 429s are a quarter of the last
-    outcomes, the calls in flight are halved once for all calls sent before; every success restores a little (additive
-    increase, multiplicative decrease). A single 429 halves nothing, because shared endpoints send some at any rate.
-    Retry-After pauses all calls, and so do repeated halvings, for longer each time, because then even one call at a
-    time is too much.
+    With `shared`, all processes of a machine or a team share the slots, the rates and the pauses that the provider
+    requests. Each process decides by itself how far responses with status 429 reduce its calls in flight, by additive
+    increase and multiplicative decrease: if they are a quarter of the recent outcomes, the number is halved once for
+    all calls sent before, and every success increases it a little. A single 429 has no effect, because shared endpoints
+    send some at any rate. A Retry-After pauses all calls. Repeated halvings pause them too, for exponentially growing
+    times, because even one call at a time is then too much.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class WorkerQueue:
         worker: Worker,
         *,
         shared: MachineLimits | FleetLimits | None = None,
-        speeds: CallDurations | None = None,
+        durations: CallDurations | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.worker = worker
@@ -106,8 +108,8 @@ class WorkerQueue:
         self._expected, self._answers = float(worker.max_tokens), 0
         self._clock, self._shared, self._own_times = clock, shared, RequestTimes()
         self._now = shared.now if shared else clock
-        self._speeds = speeds or CallDurations()
-        self._edition = self._speeds.edition
+        self._durations = durations or CallDurations()
+        self._edition = self._durations.edition
         self._busy = self._arrivals = self._queued = 0
         self._heap: list[tuple[bool, float, int, _WaitingCall]] = []
         self._halved_at = 0.0
@@ -117,20 +119,22 @@ class WorkerQueue:
 
     @property
     def max_in_flight(self) -> int:
-        """Return the number of calls that may be in flight now."""
+        """The number of calls that may be in flight now."""
         return int(self._allowed)
 
     @property
     def waiting_calls(self) -> int:
-        """Return the number of calls that wait for a place."""
+        """The number of calls that wait for a place."""
         return self._queued
 
     async def enter(
         self, call: object, prompt_chars: int, turn: Turn = INDEPENDENT_CALL, *, is_retry: bool = False
     ) -> QueuePlace:
-        """Wait until `call` may be sent. `leave` must follow; a cancelled wait changes nothing.
+        """Wait until `call` may be sent, and return its place. `leave` must be called afterwards.
 
-        `is_retry`: the call is repeated after a failure. Raises `WorkerUnreachable` while the circuit is open.
+        `prompt_chars` is the length of the prompt, from which its tokens are estimated. `is_retry` says that the call
+        is repeated after a failure. Cancelling the wait has no effect on the limits. Raises `WorkerUnreachable` while
+        the circuit breaker is open.
         """
         with turn.waiting():
             if (waiting := self._join(turn, is_retry)) is not None:
@@ -144,7 +148,7 @@ class WorkerQueue:
                 self._release_slot(slot)
                 self._free_place()
                 raise
-        if rest_s := self.breaker.seconds_to_wait(call):  # asked here because the wait may have been long
+        if rest_s := self.breaker.seconds_to_wait(call):  # checked only now, because the wait may have been long
             self.leave(place, 0)
             worker = self.worker
             raise WorkerUnreachable(
@@ -154,31 +158,34 @@ class WorkerQueue:
         return place
 
     def leave(self, place: QueuePlace, used: int) -> None:
-        """Record the end of the call and the tokens that it used."""
+        """Record the end of a call and the number of tokens that it has used."""
         if self._tokens is not None:
             self._correct_spending(used - place.tokens)
         self._release_slot(place.slot)
         self._free_place()
 
     def record_answer(self, place: QueuePlace, completion_tokens: int) -> None:
-        """Record a successful call: slightly more may be in flight, and its duration and length update the
-        estimates."""
+        """Record a successful call. This increases the number of calls that may be in flight, and updates the estimates
+        of a call's duration and length."""
         with self._lock:
-            self._speeds.record(self.worker, self._clock() - place.began)
+            self._durations.record(self.worker, self._clock() - place.began)
             self._row = 0
             self._outcomes.append(False)
             self._answers += 1
             self._expected += max(_MEMORY, 1 / self._answers) * (completion_tokens - self._expected)
-            narrowed = self._allowed < self._ceiling
-            if narrowed:
+            is_reduced = self._allowed < self._ceiling
+            if is_reduced:
                 step = max(1.0, self._ceiling / RECOVERY_ROUNDS)
                 self._allowed = min(self._allowed + step / self._allowed, float(self._ceiling))
-        if narrowed:
+        if is_reduced:
             self._wake()
 
     def record_rate_limit(self, sent_at: float, retry_after_s: float | None, pause_s: float) -> None:
-        """Record a 429 for a call sent at `sent_at` (by the clock); `pause_s` is the first pause if the provider
-        requests none."""
+        """Record a response with status 429 for a call that was sent at `sent_at` (by the clock).
+
+        `retry_after_s` is the pause in seconds that the provider requests. If it requests none, `pause_s` is the first
+        pause after repeated halvings.
+        """
         with self._lock:
             now = self._clock()
             if sent_at >= self._halved_at:
@@ -188,12 +195,12 @@ class WorkerQueue:
                     self._allowed = max(1.0, self._allowed / 2)
                     self._outcomes.clear()
                     self._row += 1
-            wish = retry_after_s
-            if wish is None and self._row > 1:
-                wish = min(pause_s * 2.0 ** (self._row - 2), MAX_PAUSE_S)
-        if wish:
+            requested_pause_s = retry_after_s
+            if requested_pause_s is None and self._row > 1:
+                requested_pause_s = min(pause_s * 2.0 ** (self._row - 2), MAX_PAUSE_S)
+        if requested_pause_s:
             with self._locked_times() as times:
-                times.not_before = max(times.not_before, self._now() + wish)
+                times.not_before = max(times.not_before, self._now() + requested_pause_s)
 
     # ── order ────────────────────────────────────────────────────────────────
 
@@ -210,10 +217,10 @@ class WorkerQueue:
         return waiting
 
     def _entry(self, waiting: _WaitingCall) -> tuple[bool, float, int, _WaitingCall]:
-        """Return the call as the heap orders it."""
+        """Return the entry of a waiting call in the heap, which determines its order."""
         remaining_s = waiting.turn.remaining_s
-        left_s = self._speeds.expected_s(self.worker) if remaining_s is None else remaining_s(self._speeds)
-        # The newest repeated call goes first of all.
+        left_s = self._durations.expected_s(self.worker) if remaining_s is None else remaining_s(self._durations)
+        # Among repeated calls, the latest one goes first.
         arrival = -waiting.arrival if waiting.is_retry else waiting.arrival
         return not waiting.is_retry, 0.0 if waiting.is_retry else -left_s, arrival, waiting
 
@@ -224,7 +231,7 @@ class WorkerQueue:
             with self._lock:
                 waiting.is_gone = True
                 self._queued -= not waiting.has_place
-            if waiting.has_place:  # granted at the moment of the cancellation
+            if waiting.has_place:  # the place was granted at the moment of the cancellation
                 self._free_place()
             raise
 
@@ -235,11 +242,11 @@ class WorkerQueue:
             self._wake()
 
     def _wake(self) -> None:
-        """Give free places to the calls that go first."""
-        woken = []
+        """Give the free places to the waiting calls that go first."""
+        granted_calls = []
         with self._lock:
-            if self._edition != self._speeds.edition:
-                self._edition = self._speeds.edition
+            if self._edition != self._durations.edition:
+                self._edition = self._durations.edition
                 self._heap = [self._entry(waiting) for *_, waiting in self._heap if not waiting.is_gone]
                 heapq.heapify(self._heap)
             while self._heap and self._busy < int(self._allowed):
@@ -248,30 +255,30 @@ class WorkerQueue:
                     self._busy += 1
                     self._queued -= 1
                     waiting.has_place = True
-                    woken.append(waiting)
-        here = asyncio.get_running_loop()
-        for waiting in woken:
-            if waiting.loop is here:
+                    granted_calls.append(waiting)
+        running_loop = asyncio.get_running_loop()
+        for waiting in granted_calls:
+            if waiting.loop is running_loop:
                 _grant(waiting.granted)
                 continue
             try:
                 waiting.loop.call_soon_threadsafe(_grant, waiting.granted)
-            except RuntimeError:  # that loop was closed meanwhile, with its call
+            except RuntimeError:  # the loop of that call was closed meanwhile
                 self._free_place()
 
     # ── pace ─────────────────────────────────────────────────────────────────
 
     async def _wait_for_pace(self, prompt_chars: int) -> float:
-        """Wait until the pace and the provider allow a request; return the tokens taken."""
+        """Wait until the rate and the provider allow a request, and return the tokens taken from the rate."""
         while True:
-            while (wish := self._not_before() - self._now()) > 0:  # noqa: ASYNC110  (it may be put off again)
-                await asyncio.sleep(wish)
+            while (pause_s := self._not_before() - self._now()) > 0:  # noqa: ASYNC110  (the pause may be prolonged)
+                await asyncio.sleep(pause_s)
             if self._requests is None and self._tokens is None:
                 return 0.0
             cost, start = self._spend(prompt_chars)
             try:
-                if (rest := start - self._now()) > 0:
-                    await asyncio.sleep(rest)
+                if (remaining_s := start - self._now()) > 0:
+                    await asyncio.sleep(remaining_s)
             except BaseException:
                 self._correct_spending(-cost, requests=-1)
                 raise
@@ -280,7 +287,7 @@ class WorkerQueue:
             self._correct_spending(-cost, requests=-1)
 
     def _spend(self, prompt_chars: int) -> tuple[float, float]:
-        """Spend one request and the expected tokens; return those tokens and the time at which the call may start."""
+        """Spend one request and the expected tokens. Returns these tokens and the time at which the call may start."""
         cost, start = 0.0, self._now()
         with self._locked_times() as times:
             if self._tokens is not None:
@@ -291,7 +298,7 @@ class WorkerQueue:
         return cost, start
 
     def _correct_spending(self, tokens: float, *, requests: int = 0) -> None:
-        """Book tokens and requests beyond the estimate (negative: fewer)."""
+        """Spend tokens and requests beyond the estimate; negative numbers give them back."""
         with self._locked_times() as times:
             if self._tokens is not None:
                 times.tokens += self._tokens.delay_s(tokens)

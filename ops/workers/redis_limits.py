@@ -1,6 +1,7 @@
-"""One worker's limits over all machines, in Redis: calls in flight, and the time of the next request.
+"""The limits of one worker over all machines of a team, in Redis: slots for calls in flight, and the time of the next
+request.
 
-A slot is a lease that its holder renews; the slot of a lost machine is free when the lease expires.
+A slot is a lease that its holder renews, so the slot of a lost machine becomes free when its lease expires.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from ops.core.servers import LeaseRenewer, hide_password, open_redis_client
 from ops.workers.machine_limits import RequestTimes
 
 LIMITS_URL = "PODIUM_LIMITS_URL"
-"""The environment variable with the server of a team's worker limits, ``redis://HOST:PORT/DB``."""
+"""The environment variable with the address of the server with a team's worker limits, ``redis://HOST:PORT/DB``."""
 _PREFIX = "podium:limits:"
 _TIMEOUT_S = 10.0
 _LEASE_S = 30.0
 _TIMES_S = 7200
-"""Seconds after the last call when the stored times expire."""
+"""Seconds after the last call until the stored times expire."""
 _HOLD_S = 10.0
-"""Seconds that one process may hold the times: it only reads, computes and writes."""
+"""Seconds that one process may lock the times, which it only reads, changes and writes."""
 _FIRST_POLL_S, _POLL_PER_PLACE_S = 0.002, 0.01
 _PLACE_LIFETIME_S = 2.0
 """Seconds without a request after which a caller loses its place in the queue."""
@@ -54,7 +55,7 @@ redis.call('ZADD', slots, at + tonumber(ARGV[3]), caller)
 redis.call('PEXPIRE', slots, 2 * tonumber(ARGV[3]))
 return 0
 """
-"""Script: take a slot and return 0, or the caller's place in the queue."""
+"""A script that takes a slot and returns 0, or returns the caller's place in the queue."""
 _RENEW = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -66,7 +67,7 @@ redis.call('PEXPIRE', KEYS[1], 2 * tonumber(ARGV[1]))
 
 
 class _WaitingCall:
-    """A call that waits for a slot. The child of a fork has no waiting calls."""
+    """A call that waits for a slot. A child of a fork does not inherit waiting calls."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -75,12 +76,13 @@ class _WaitingCall:
 
 
 class FleetLimits:
-    """The slots and times of one worker in the Redis server at `url`; as `MachineLimits`, for any number of machines.
+    """The slots and times of one worker in the Redis server at `url`, for any number of machines; otherwise as
+    `MachineLimits`.
 
-    All processes share one queue for slots, in the order of arrival, in which a process has one place: a process with
-    one call waits no longer than a process with many. Raises `ConfigError` for an
-    invalid URL, or without the `redis` package; any method raises `LimitsUnavailable` when the server does not
-    answer.
+    All processes share one queue for slots in order of arrival, in which each process has at most one place. A process
+    with one call therefore waits no longer than a process with many. `lease_s` is the duration of a slot's lease in
+    seconds. Raises `ConfigError` for an invalid URL, or if the package `redis` is not installed. Every method raises
+    `LimitsUnavailable` if the server does not answer.
     """
 
     def __init__(self, url: str, name: str, *, lease_s: float = _LEASE_S) -> None:
@@ -98,7 +100,10 @@ class FleetLimits:
         self._renew = self._client.register_script(_RENEW)
 
     async def take_slot(self, slots: int) -> int:
-        """Wait for one of `slots` slots. `release_slot` must follow; a cancelled wait changes nothing."""
+        """Wait for one of `slots` slots and return its number.
+
+        `release_slot` must be called afterwards. Cancelling the wait has no effect on the limits.
+        """
         caller, pause, slot = _WaitingCall(), _FIRST_POLL_S, None
         try:
             while (slot := self._try_take_slot(slots, caller)) is None:
@@ -112,7 +117,7 @@ class FleetLimits:
         return slot
 
     def release_slot(self, slot: int) -> None:
-        """Give a slot back. If the server is unreachable, the lease expires."""
+        """Release a slot. If the server does not answer, the lease expires."""
         import redis
 
         with self._leases.locked() as held:
@@ -122,7 +127,7 @@ class FleetLimits:
 
     @contextmanager
     def locked_times(self) -> Iterator[RequestTimes]:
-        """Give the times to this process alone inside the block; changes are stored."""
+        """Yield the times for exclusive use by this process. Changes that the block makes are stored."""
         lock = self._client.lock(f"{self._times}:lock", timeout=_HOLD_S, sleep=0.002, thread_local=False)
         with self._translate_errors():
             lock.acquire()
@@ -136,7 +141,7 @@ class FleetLimits:
         finally:
             import redis
 
-            with suppress(redis.RedisError):  # it expires
+            with suppress(redis.RedisError):  # if this fails, the lock expires
                 lock.release()
 
     def known_times(self) -> RequestTimes:
@@ -146,7 +151,7 @@ class FleetLimits:
         return RequestTimes(**{name.decode(): float(at) for name, at in fields.items()})
 
     def now(self) -> float:
-        """Return the time by the server's clock (seconds since the epoch), because the machines' clocks may differ."""
+        """Return the time of the server's clock in seconds since the epoch, because the machines' clocks may differ."""
         return time.time() + self._ahead_s
 
     def _try_take_slot(self, slots: int, caller: _WaitingCall) -> int | None:
@@ -166,17 +171,17 @@ class FleetLimits:
             return self._last
 
     def _leave_queue(self, caller: _WaitingCall) -> None:
-        """Remove a caller that gave up from the queue."""
+        """Remove a caller that has given up from the queue."""
         import redis
 
-        with suppress(redis.RedisError):  # it counts as absent soon
+        with suppress(redis.RedisError):  # if this fails, the caller loses its place after `_PLACE_LIFETIME_S`
             self._client.zrem(self._line, caller.token)
             self._client.zrem(self._asked, caller.token)
 
     def _renew_slots(self, held: dict[int, str]) -> None:
         import redis
 
-        with suppress(redis.RedisError):  # calls that hold a slot continue; the next call for a slot fails
+        with suppress(redis.RedisError):  # calls that hold a slot continue, and the next request for a slot fails
             self._renew(keys=[self._slots], args=[int(1000 * self._lease_s), *held.values()])
 
     @contextmanager
@@ -193,5 +198,8 @@ class FleetLimits:
 
 
 def open_fleet_limits(url: str, worker: Worker) -> FleetLimits:
-    """Return the limits of `worker` (by name, model and endpoint) that all processes with the same server share."""
+    """Return the limits of a worker, which all processes with the same server share.
+
+    The worker is identified by its name, model and endpoint.
+    """
     return FleetLimits(url, f"{worker.name}-{digest([worker.name, worker.model, worker.api_base])}")

@@ -1,6 +1,6 @@
-"""Read a provider's reply: the response, whether it is valid, and the usage to book.
+"""Read a provider's reply: the response, whether it is valid, and the usage that is recorded.
 
-The usage in a reply is a claim of the provider and is checked before it is booked.
+The usage in a reply is a claim of the provider, which is checked before it is recorded.
 """
 
 from __future__ import annotations
@@ -23,73 +23,84 @@ from ops.workers.reply_body import FinishMeaning, ReplyContent, interpret_finish
 from ops.workers.usage_claims import is_count, read_claimed_usage, read_service_tier
 
 LONGEST_TOKEN_CHARS = 128
-"""No tokenizer in use has a longer token (runs of spaces are the longest)."""
+"""The maximum length of a token in characters. No tokenizer in use has longer ones; runs of blanks are the longest."""
 HIDDEN_PROMPT_TOKENS = 2_048
-"""Tokens that a provider may add before the messages: a chat template, its own system prompt."""
+"""The maximum number of tokens that a provider adds to the messages, for a chat template and its own system prompt."""
 OVERRUN_TOKENS = 64
-"""Tokens that a provider may count beyond `max_tokens`: marks of the end, of thinking, of a tool."""
+"""The maximum number of tokens that a provider counts beyond `max_tokens`, for marks of the end, of reasoning or of a
+tool."""
 COUNTED_CHARS = 100_000
-"""The longest text that a tokenizer counts here, because its time grows with the square of a text without spaces."""
+"""The longest text, in characters, whose tokens are counted with a tokenizer. The time for a text without blanks grows
+with the square of its length."""
 _COUNTS_DIFFER = 4
-"""The largest ratio between two tokenizers' token counts of ASCII text."""
+"""The maximum ratio between the numbers of tokens that two tokenizers count in ASCII text."""
 _MAX_COST_RATIO, _ALWAYS_BELIEVED_USD = 10, 1.0
-"""A stated cost is believed up to so many times the most that we expect of the call, and up to this many USD."""
+"""A stated cost is accepted up to `_MAX_COST_RATIO` times the highest cost that we expect of the call, and always up to
+`_ALWAYS_BELIEVED_USD`."""
 _MAX_CHARS_PER_TOKEN = 8
-"""A claim of less than one token per this many characters is compared with our own count, because words are shorter."""
+"""A claim of fewer tokens than one per this number of characters is compared with our own count, because words are
+shorter."""
 
 
 class BookedUsage(NamedTuple):
-    """The usage of a reply that is booked."""
+    """The usage of a reply that is recorded in the ledger."""
 
     usage: Usage
     impossible: str | None = None
-    """The impossible claim with the possible range; then the worst case is booked."""
+    """A description of the impossible claim with the possible range; the highest possible usage is then recorded. None
+    if the claim is possible."""
 
 
 def check_usage(
-    worker: Worker, price: Price, messages: Sequence[Message], reply: Any, text: str, finish_reason: str,
+    worker: Worker,
+    price: Price,
+    messages: Sequence[Message],
+    reply: Any,
+    text: str,
+    finish_reason: str,
     body: object = None,
 ) -> BookedUsage:
-    """Return the provider's counts if they are possible, or our own if it gives none.
+    """Return the provider's token counts if they are possible, or our own counts if it gives none.
 
-    An impossible count is replaced by the most that the request could use, or by the delivered amount if that is more:
-    `impossible` then names it. `body` is what the provider sent, parsed.
+    An impossible count is replaced by the highest that the request allows, or by the count of what was delivered if
+    that is higher; `impossible` then describes the claim. `text` is the delivered text, and `body` the parsed body that
+    the provider sent.
     """
     claim = getattr(reply, "usage", None)
-    most = max_prompt_tokens(messages)
-    most_prompt, most_completion = most + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
-    said = read_claimed_usage(claim, most_prompt, most_completion)
+    max_prompt = max_prompt_tokens(messages)
+    prompt_limit, completion_limit = max_prompt + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
+    claimed = read_claimed_usage(claim, prompt_limit, completion_limit)
     prompt = _check_claim(
-        "prompt", said.prompt,
-        text="".join(message["content"] for message in messages), high=most_prompt,
+        "prompt", claimed.prompt,
+        text="".join(message["content"] for message in messages), high=prompt_limit,
     )  # fmt: skip
     # Some providers apply `max_tokens` to the text alone, and to the reasoning that they list beside it.
-    high = most_completion + min(said.separate_completion_tokens, most_completion)
-    completion = _check_claim("completion", said.completion, text=text, high=high)
-    impossible = [each for each in (prompt, completion) if isinstance(each, str)]
+    high = completion_limit + min(claimed.separate_completion_tokens, completion_limit)
+    completion = _check_claim("completion", claimed.completion, text=text, high=high)
+    impossible = [problem for problem in (prompt, completion) if isinstance(problem, str)]
     if prompt is None:
-        prompt = min(_count_tokens(messages), most)
+        prompt = min(_count_tokens(messages), max_prompt)
     if completion is None:
         counted = _count_tokens(text)
         completion = max(worker.max_tokens if finish_reason == "length" else counted, _min_tokens(len(text)))
         if counted > _COUNTS_DIFFER * worker.max_tokens + OVERRUN_TOKENS:
             impossible.append(f"an answer of about {counted:,} tokens, and max_tokens allows {worker.max_tokens:,}")
             completion = max(counted, completion)
-    prompt_tokens = prompt if isinstance(prompt, int) else most
-    delivered = said.completion if isinstance(completion, str) else None
+    prompt_tokens = prompt if isinstance(prompt, int) else max_prompt
+    delivered = claimed.completion if isinstance(completion, str) else None
     if isinstance(completion, int):
         completion_tokens = completion
     else:
         completion_tokens = _delivered_tokens(delivered, text, worker.max_tokens)
-    stated_usd, most_usd = said.stated_usd, price.compute_max_usd(most, worker.max_tokens, worker.service_tier)
-    if stated_usd is not None and stated_usd > (believed := max(_MAX_COST_RATIO * most_usd, _ALWAYS_BELIEVED_USD)):
-        impossible.append(f"a cost of {stated_usd:g} USD, where up to {believed:g} are believed")
-        stated_usd = most_usd
+    stated_usd, max_usd = claimed.stated_usd, price.compute_max_usd(max_prompt, worker.max_tokens, worker.service_tier)
+    if stated_usd is not None and stated_usd > (accepted_usd := max(_MAX_COST_RATIO * max_usd, _ALWAYS_BELIEVED_USD)):
+        impossible.append(f"a cost of {stated_usd:g} USD, where up to {accepted_usd:g} are believed")
+        stated_usd = max_usd
     tier = read_service_tier(claim, body)
-    parts, room = {}, {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
-    for part in TOKEN_PARTS:  # at most the whole, which may be our own count
-        parts[part.name] = min(said.parts[part.name], room[part.whole])
-        room[part.whole] -= parts[part.name]
+    parts, remaining = {}, {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+    for part in TOKEN_PARTS:  # limited to the number of tokens in the whole, which may be our own count
+        parts[part.name] = min(claimed.parts[part.name], remaining[part.whole])
+        remaining[part.whole] -= parts[part.name]
     usage = Usage(
         prompt_tokens,
         completion_tokens,
@@ -113,8 +124,10 @@ def impossible_usage_error(worker: Worker, impossible: str, file: Path | str) ->
 
 
 def _check_claim(side: str, claim: object, *, text: str, high: int) -> int | str | None:
-    """Return the claimed tokens of `text`; None without a claim (LiteLLM turns a missing one into 0); else why it is
-    impossible."""
+    """Return the claimed number of tokens of `text` if it is possible, and otherwise a description of why it is not.
+
+    Returns None if there is no claim; LiteLLM turns a missing one into 0.
+    """
     if claim is None or (is_count(claim) and claim == 0):
         return None
     low = _min_tokens(len(text))
@@ -128,7 +141,7 @@ def _check_claim(side: str, claim: object, *, text: str, high: int) -> int | str
 
 def _delivered_tokens(claim: object, text: str, max_tokens: int) -> int:
     size = len(text.encode(errors="replace"))
-    if is_count(claim) and max_tokens < claim <= size:  # a provider that ignores max_tokens, and counts what it sends
+    if is_count(claim) and max_tokens < claim <= size:  # the provider ignores max_tokens and counts what it sends
         return max(int(claim), _min_tokens(len(text)))
     return max(max_tokens, _count_tokens(text))
 
@@ -138,7 +151,8 @@ def _min_tokens(chars: int) -> int:
 
 
 def _count_tokens(what: str | Sequence[Message]) -> int:
-    """Count tokens of a text or of messages with any tokenizer; of a very long text, by its bytes."""
+    """Return the number of tokens of a text or of messages by LiteLLM's tokenizer; an estimate from the bytes for a
+    very long text."""
     text = what if isinstance(what, str) else "".join(message["content"] for message in what)
     if not text:
         return 0
@@ -150,42 +164,47 @@ def _count_tokens(what: str | Sequence[Message]) -> int:
 
 SHORTEST_BOUND_CHARS = 100_000
 _DATED = re.compile(r"([-@:.]?(latest|\d{3,8}(-\d{2}){0,2}))?")
-"""Suffixes with which providers mark a model's release."""
+"""Pattern of the suffixes with which providers mark a model's release."""
 _NO_CHOICES = "no_choices"
 _WITHHELD = "content_filter"
 _DECLINED = "refusal"
 _REASONING = "reasoning"
 _PREFILLED = re.compile(r"deepseek-r1|r1-distill|qwq-|-thinking-2507", re.IGNORECASE)
-"""Models whose chat templates open the reasoning, so that a reply that is cut within it has no mark."""
+"""Models whose chat templates write the opening mark of the reasoning, so that a reply that is cut within it contains
+no mark."""
 
 
 class PaidReply(NamedTuple):
-    """A paid reply: the response in it, and why it is not whole ("" if it is)."""
+    """A reply that was paid for: the response, and the reason why it is not complete ("" if it is)."""
 
     response: Response
     impossible: str | None = None
-    """What in the usage that the provider reports is impossible; None if nothing is."""
+    """A description of what is impossible in the usage that the provider reports; None if nothing is."""
     broken: str = ""
     unknown_reason: str = ""
-    """The finish reason, if Podium does not know it; the reply then counts as broken."""
+    """The finish reason, if Podium does not know it. The reply then counts as incomplete."""
 
 
 def read_reply(
     worker: Worker, price: Price, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
 ) -> PaidReply:
-    """Return the response in LiteLLM's reply, priced by the booked usage; `body` is what the provider sent, parsed."""
-    said = parse_body(body)
-    text, reason, reasoned = _read_content(reply, said)
+    """Return the response in LiteLLM's reply with its cost by the checked usage.
+
+    `body` is the parsed body that the provider sent. `elapsed_s` is the duration of the call in seconds, and `retries`
+    the number of failed attempts before.
+    """
+    content = parse_body(body)
+    text, reason, reasoned = _read_content(reply, content)
     meaning: FinishMeaning = interpret_finish_reason(reason, worker.finish_reasons)
     usage, impossible = check_usage(
         worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body
     )
     answer, reason, broken = _read_answer(worker, text, reason, meaning, reasoned=reasoned)
-    if said is not None and said.error:
-        broken = said.error
+    if content is not None and content.error:
+        broken = content.error
     elif meaning == "stop" and not answer.strip():
-        refused = said.is_refusal if said is not None else bool(getattr(_read_message(reply), "refusal", None))
-        tools = said.calls_tool if said is not None else bool(getattr(_read_message(reply), "tool_calls", None))
+        refused = content.is_refusal if content is not None else bool(getattr(_read_message(reply), "refusal", None))
+        tools = content.calls_tool if content is not None else bool(getattr(_read_message(reply), "tool_calls", None))
         reason = _DECLINED if refused else "tool_calls" if tools else reason
     response = Response(
         text=answer,
@@ -195,32 +214,33 @@ def read_reply(
         finish_reason=reason,
         retries=retries,
     )
-    unknown = meaning == "unknown" and not (said is not None and said.error)
+    unknown = meaning == "unknown" and not (content is not None and content.error)
     return PaidReply(response, impossible, broken, reason if unknown else "")
 
 
 def _read_answer(
     worker: Worker, text: str, reason: str, meaning: FinishMeaning, *, reasoned: bool
 ) -> tuple[str, str, str]:
-    """Return the answer in a text, the finish reason to store, and why the reply is not whole."""
+    """Return the answer in a text, the finish reason to store, and the reason why the reply is not complete ("" if it
+    is)."""
     notations = _list_notations(worker, has_separate_reasoning=reasoned, is_cut=meaning == "length")
-    read = parse_reply_text(text, notations, worker.control_tokens or ())
+    reply_text = parse_reply_text(text, notations, worker.control_tokens or ())
     if meaning in ("broken", "unknown"):
-        return read.answer, reason, f"finish reason {reason}"
+        return reply_text.answer, reason, f"finish reason {reason}"
     if meaning == "stop":
-        alone = not read.answer.strip() and (read.has_reasoning or reasoned)
-        return read.answer, _REASONING if alone else "stop", ""
+        is_only_reasoning = not reply_text.answer.strip() and (reply_text.has_reasoning or reasoned)
+        return reply_text.answer, _REASONING if is_only_reasoning else "stop", ""
     if meaning == "refusal":
         return "", _DECLINED, ""
-    return read.answer, meaning, ""
+    return reply_text.answer, meaning, ""
 
 
 def _list_notations(worker: Worker, *, has_separate_reasoning: bool, is_cut: bool) -> tuple[Notation, ...]:
-    """Return how the worker marks reasoning in a reply's text.
+    """Return the notations in which the worker marks reasoning in the text of a reply.
 
-    `has_separate_reasoning`: the provider sent the reasoning apart from the text, so the text does not begin inside it.
-    `is_cut`: the reply was cut at `max_tokens`, and may have no closing mark although the template opened the
-    reasoning.
+    With `has_separate_reasoning`, the provider sent the reasoning apart from the text, so the text does not begin
+    inside it. With `is_cut`, the reply was cut at `max_tokens` and may contain no closing mark although the chat
+    template wrote the opening one.
     """
     if worker.reasoning_marks is not None:
         marks = worker.reasoning_marks
@@ -228,7 +248,7 @@ def _list_notations(worker: Worker, *, has_separate_reasoning: bool, is_cut: boo
             Notation(mark.opening, mark.closing, mark.prefilled and not has_separate_reasoning) for mark in marks
         )
     if is_cut and not has_separate_reasoning and _PREFILLED.search(worker.model):
-        return tuple(replace(each, prefilled=at == 0) for at, each in enumerate(KNOWN_NOTATIONS))
+        return tuple(replace(notation, prefilled=index == 0) for index, notation in enumerate(KNOWN_NOTATIONS))
     return KNOWN_NOTATIONS
 
 
@@ -243,21 +263,24 @@ def find_reply_problem(
     broken: str = "",
     unknown_reason: str = "",
 ) -> TransientFailure | WorkerRefused | ConfigError | None:
-    """Return why a paid reply is not the worker's response; None if it is.
+    """Return why a paid reply is not a response of the worker; None if it is.
 
-    A reply that broke off (`broken` says how), an empty one, one longer than its `max_tokens` allows, or one from
-    another model is worth another attempt. A reply without a text is the response if the next one would be like it: if
-    it was cut at `max_tokens`, if the model declined to answer or called a tool, or if it is nothing but reasoning.
-    `is_last_attempt`: no attempt follows; then an empty reply with paid tokens is the response as well.
+    Another attempt is worthwhile for a reply that is incomplete (`broken` is the reason), empty, longer than its
+    `max_tokens` allows, or from another model. A reply without text counts as the response if a repeated call would be
+    answered in the same way: if it was cut at `max_tokens`, if the model declined to answer or called a tool, or if it
+    consists of reasoning only. With `is_last_attempt`, no attempt follows, and an empty reply with paid tokens counts
+    as the response too.
     """
     if response.finish_reason == _WITHHELD:
         return _withheld_error(worker)
     if (other := _find_other_model(worker, reply)) is not None:
         return _wrong_model_error(worker, other, has_answered, file)
     if broken:
-        stopping = _unknown_reason_error(worker, unknown_reason, file) if unknown_reason and not has_answered else None
-        what = f"a reply that broke off ({broken[:_SHOWN_REASON]})"
-        return TransientFailure(what, final_error=stopping, remedy=_BROKE_OFF)
+        unknown_reason_error = (
+            _unknown_reason_error(worker, unknown_reason, file) if unknown_reason and not has_answered else None
+        )
+        problem = f"a reply that broke off ({broken[:_SHOWN_REASON]})"
+        return TransientFailure(problem, final_error=unknown_reason_error, remedy=_BROKE_OFF)
     is_final = response.status != "empty" or (is_last_attempt and response.completion_tokens > 0)
     if response.finish_reason == _NO_CHOICES or not is_final:
         return TransientFailure(f"an empty reply ({response.finish_reason})")
@@ -267,47 +290,49 @@ def find_reply_problem(
 
 
 def clean_stored_response(worker: Worker, response: Response) -> Response:
-    """Return a cached response. What was stored before texts were cleaned is cleaned here.
+    """Return a stored response. Texts that were stored before replies were cleaned are cleaned here.
 
-    Raises `WorkerRefused` if the provider's content filter withheld the answer: that was paid for too, and is not
-    requested again.
+    Raises `WorkerRefused` if the provider's content filter withheld the answer, which was paid for and is not requested
+    again.
     """
     if response.finish_reason == _WITHHELD:
         raise _withheld_error(worker)
     if worker.reasoning_marks is not None or worker.control_tokens is not None:
-        return response  # its key has these settings, so it was stored with them
-    read = parse_reply_text(response.text)
-    if read.answer == response.text:
+        return response  # these settings are part of its key, so they were applied before it was stored
+    reply_text = parse_reply_text(response.text)
+    if reply_text.answer == response.text:
         return response
-    alone = read.has_reasoning and not read.answer.strip() and response.finish_reason == "stop"
-    return replace(response, text=read.answer, finish_reason=_REASONING if alone else response.finish_reason)
+    is_only_reasoning = reply_text.has_reasoning and not reply_text.answer.strip() and response.finish_reason == "stop"
+    return replace(
+        response, text=reply_text.answer, finish_reason=_REASONING if is_only_reasoning else response.finish_reason
+    )
 
 
 def explain_missing_text(worker: Worker, response: Response) -> tuple[str, str]:
-    """Return why a worker's paid response has no text, and the remedy."""
-    who = f"worker {worker.name!r}"
+    """Return the reason why a worker's paid response contains no text, and the remedy."""
+    label = f"worker {worker.name!r}"
     if response.status == "cut":
         return (
-            f"{who}: its {response.completion_tokens} tokens were used up before an answer (finish_reason length)",
+            f"{label}: its {response.completion_tokens} tokens were used up before an answer (finish_reason length)",
             "Raise max_tokens, or lower reasoning_effort",
         )
     if response.status == "declined":
         return (
-            f"{who}: the model declined to answer (refusal)",
+            f"{label}: the model declined to answer (refusal)",
             "Asked again it would decline again; reword the question, or let another worker answer it",
         )
     if response.status == "tool_calls":
         return (
-            f"{who}: the model called a tool in place of an answer (tool_calls)",
+            f"{label}: the model called a tool in place of an answer (tool_calls)",
             "Workers have no tools: remove `tools` from extra_body, or write `tool_choice: none` there",
         )
     if response.status == "reasoning":
         return (
-            f"{who}: the reply is nothing but reasoning (reasoning)",
+            f"{label}: the reply is nothing but reasoning (reasoning)",
             "Lower reasoning_effort; if the answer is among what counts as reasoning, set reasoning_marks",
         )
     return (
-        f"{who}: the response has no text (finish_reason {response.finish_reason})",
+        f"{label}: the response has no text (finish_reason {response.finish_reason})",
         "An empty reply is the provider's failure: try again later, or take the worker out of the pool",
     )
 
@@ -332,21 +357,23 @@ def _read_message(reply: Any) -> Any:
     return reply.choices[0].message if reply.choices else None
 
 
-def _read_content(reply: Any, said: ReplyContent | None) -> tuple[str, str, bool]:
-    """Return a reply's text, its finish reason, and whether it holds reasoning beside the text."""
+def _read_content(reply: Any, content: ReplyContent | None) -> tuple[str, str, bool]:
+    """Return a reply's text, its finish reason, and whether it contains reasoning apart from the text."""
     if not reply.choices:
         return "", _NO_CHOICES, False
     choice = reply.choices[0]
     text, reason = choice.message.content, str(choice.finish_reason or "stop")
     reasoned = bool(getattr(choice.message, "reasoning_content", None))
-    if said is None:
+    if content is None:
         native = getattr(choice, "provider_specific_fields", None) or {}
         reason = str(native.get("native_finish_reason") or reason)
     else:
-        text = text if said.text is None else said.text  # LiteLLM makes a text of a tool call that it added itself
-        filtered = interpret_finish_reason(reason) == "content_filter" and said.reason is None
-        reason = reason if filtered else said.reason or "stop"
-        reasoned = said.has_reasoning or (reasoned and said.text is None)
+        text = (
+            text if content.text is None else content.text
+        )  # LiteLLM turns a tool call that it added itself into a text
+        filtered = interpret_finish_reason(reason) == "content_filter" and content.reason is None
+        reason = reason if filtered else content.reason or "stop"
+        reasoned = content.has_reasoning or (reasoned and content.text is None)
     return replace_surrogates(text or ""), replace_surrogates(reason), reasoned
 
 
@@ -355,7 +382,7 @@ def _max_chars(worker: Worker) -> int:
 
 
 def _find_other_model(worker: Worker, reply: Any) -> str | None:
-    """Return the model that answered if it is not the requested one; releases of one model count as the same."""
+    """Return the model that answered if it is not the requested one. Releases of one model count as the same."""
     answered = str(getattr(reply, "model", None) or "")
     model = worker.model_in_replies or worker.model
     if not answered or answered == model or model.endswith(answered):
@@ -368,7 +395,7 @@ def _find_other_model(worker: Worker, reply: Any) -> str | None:
 
 def _wrong_model_error(worker: Worker, answered: str, worked: bool, file: Path | str) -> TransientFailure | ConfigError:
     shown = answered[:80] if re.fullmatch(r"[-\w./:@ ]+", answered[:80]) else "an unreadable name"
-    if worked:  # for example a gateway that falls back to another model because the requested one is unavailable
+    if worked:  # for example, a gateway falls back to another model while the requested one is unavailable
         return TransientFailure(f"the answer of another model ({shown})")
     return ConfigError(
         file, f"workers.{worker.name}.model", f"{worker.model!r} was requested, and {shown!r} answered",

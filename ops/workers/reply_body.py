@@ -1,6 +1,6 @@
-"""The body of a provider's reply as the provider sent it: LiteLLM rewrites what it does not know.
+"""The body of a reply as the provider sent it, because LiteLLM rewrites what it does not know.
 
-For example, LiteLLM turns an unknown finish reason into "stop", and refuses a text that comes in parts.
+For example, LiteLLM turns an unknown finish reason into "stop", and rejects a text that comes in several parts.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ FinishMeaning = Literal["stop", "length", "tool_calls", "content_filter", "refus
 
 
 class ReplyContent(NamedTuple):
-    """What a reply says, in whatever provider's format; `text` is None if it has no text of its own."""
+    """The content of a reply, independent of the provider's format. `text` is None if the reply has none."""
 
     text: str | None = None
     reason: str | None = None
-    """The finish reason as the provider writes it; None if there is none."""
+    """The finish reason in the provider's words; None if there is none."""
     is_refusal: bool = False
     calls_tool: bool = False
-    """It calls a tool."""
+    """True if the reply calls a tool."""
     has_reasoning: bool = False
-    """It holds reasoning beside the text."""
+    """True if the reply contains reasoning apart from the text."""
     error: str = ""
-    """Why the provider says that the reply is not whole; "" if it does not."""
+    """The reason that the provider gives for an incomplete reply; "" if there is none."""
 
 
 @dataclass
 class ReplyBody:
-    """The body of one call's reply: its text, and its content once it is parsed."""
+    """The body of one call's reply as text, and as a value once it is parsed."""
 
     text: str = ""
     content: Any = field(default=None)
 
     def read(self) -> Any:
-        """Return the parsed body; None if it is not JSON, or if there was none."""
+        """Return the parsed body; None if it is not JSON or there is no body."""
         if self.content is None and self.text:
             try:
                 self.content = json.loads(self.text)
@@ -53,7 +53,7 @@ _BODY: ContextVar[ReplyBody | None] = ContextVar("body", default=None)
 
 @contextmanager
 def keep_body() -> Iterator[ReplyBody]:
-    """Keep the body of the reply to a call inside the block."""
+    """Keep the body of the reply to a call that is made inside the block, and yield it."""
     body = ReplyBody()
     token = _BODY.set(body)
     try:
@@ -63,7 +63,8 @@ def keep_body() -> Iterator[ReplyBody]:
 
 
 def note_body(content: str | Mapping[str, Any]) -> None:
-    """Keep a body for the call that is being made; only its first one, since a later one is LiteLLM's report on it."""
+    """Record a body for the call that is being made. Later ones are ignored, because they are LiteLLM's reports on the
+    first one."""
     if (body := _BODY.get()) is None or body.text or body.content is not None:
         return
     if isinstance(content, str):
@@ -73,7 +74,7 @@ def note_body(content: str | Mapping[str, Any]) -> None:
 
 
 def parse_body(content: Any) -> ReplyContent | None:
-    """Return what a reply says; None for a body of no known format."""
+    """Return the content of a parsed body; None if its format is not known."""
     if not isinstance(content, Mapping):
         return None
     choices, candidates, message = content.get("choices"), content.get("candidates"), content.get("message")
@@ -92,38 +93,44 @@ def parse_body(content: Any) -> ReplyContent | None:
         return _parse_blocks(blocks if isinstance(blocks, list) else [], content["stopReason"], present=True)
     if "finish_reason" in content and isinstance(message, Mapping):  # Cohere
         blocks = message.get("content")
-        said = _parse_blocks(blocks if isinstance(blocks, list) else [], content["finish_reason"], present=True)
-        return said._replace(calls_tool=bool(message.get("tool_calls")))
+        reply_content = _parse_blocks(
+            blocks if isinstance(blocks, list) else [], content["finish_reason"], present=True
+        )
+        return reply_content._replace(calls_tool=bool(message.get("tool_calls")))
     return None
 
 
 def convert_to_openai(content: Any) -> dict[str, Any] | None:
-    """Return a body in OpenAI's format with each text in one piece; None for a body of another format.
+    """Return a body in OpenAI's format with the text in one piece; None for a body of another format.
 
-    LiteLLM's own reading refuses a text in parts and a finish reason that is no text.
+    LiteLLM itself rejects a text in several parts, and a finish reason that is not a string.
     """
-    said = parse_body(content)
+    reply_content = parse_body(content)
     choices = content.get("choices") if isinstance(content, Mapping) else None
-    if said is None or not choices or not isinstance(choices[0], Mapping):
+    if reply_content is None or not choices or not isinstance(choices[0], Mapping):
         return None
     message = choices[0].get("message")
     if not isinstance(message, Mapping) or not isinstance(content.get("usage"), Mapping | None):
         return None
-    kept = {name: value for name, value in message.items() if name in ("tool_calls", "function_call") and value}
-    choice = {"index": 0, "message": {"role": "assistant", "content": said.text, **kept}, "finish_reason": said.reason}
+    tool_fields = {name: value for name, value in message.items() if name in ("tool_calls", "function_call") and value}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": reply_content.text, **tool_fields},
+        "finish_reason": reply_content.reason,
+    }
     return {"model": content.get("model"), "choices": [choice], "usage": content.get("usage")}
 
 
-def interpret_finish_reason(reason: str | None, whole: Sequence[str] = ()) -> FinishMeaning:
-    """Return what a provider's finish reason means; "unknown" for one that Podium does not know.
+def interpret_finish_reason(reason: str | None, complete_reasons: Sequence[str] = ()) -> FinishMeaning:
+    """Return the meaning of a provider's finish reason; "unknown" if Podium does not know it.
 
-    `whole`: further reasons of the provider that mean a whole answer.
+    `whole` contains further finish reasons of the provider that mean a complete answer.
     """
-    if reason is None or reason in whole:
+    if reason is None or reason in complete_reasons:
         return "stop"
-    plain = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", reason).lower()).strip("_")
-    plain = plain.removeprefix("finish_reason_").removeprefix("finishreason_").removeprefix("stop_reason_")
-    return _MEANING.get(plain) or ("broken" if _BROKEN.search(plain) else "unknown")
+    normalized = re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", reason).lower()).strip("_")
+    normalized = normalized.removeprefix("finish_reason_").removeprefix("finishreason_").removeprefix("stop_reason_")
+    return _MEANING.get(normalized) or ("broken" if _BROKEN.search(normalized) else "unknown")
 
 
 _MEANING: dict[str, FinishMeaning] = {
@@ -150,14 +157,14 @@ _MEANING: dict[str, FinishMeaning] = {
     ), "content_filter"),
     **dict.fromkeys(("refusal", "refused"), "refusal"),
 }  # fmt: skip
-"""Finish reasons of OpenAI, Anthropic, Gemini, Bedrock, Cohere, Mistral, Ollama, Hugging Face, watsonx, LM Studio and
-servers in their manner, in lower case."""
+"""Maps finish reasons, in lower case, to their meanings. They are those of OpenAI, Anthropic, Gemini, Bedrock, Cohere,
+Mistral, Ollama, Hugging Face, watsonx, LM Studio and compatible servers."""
 _BROKEN = re.compile(
     r"err|fail|abort|cancel|time_?d?_?out|interrupt|insufficient|network|overload|unavailable|preempt|disconnect|"
     r"connection|reset|kill|crash|malformed|invalid|pause|load|limit|incomplete|partial|null|none|other|unspecified|"
     r"unknown|^no_|not_finished|in_progress|processing|exception|exhausted|capacity|evict|terminat|shut_?down|lost|drop"
 )
-"""Words of a finish reason that say that the reply is not whole."""
+"""Words in a finish reason which say that the reply is not complete."""
 
 
 def _read_reason(value: object) -> str | None:
@@ -173,18 +180,22 @@ def _parse_openai(content: Mapping[str, Any], choices: list[Any]) -> ReplyConten
     message = choice.get("message")
     if not isinstance(message, Mapping):
         message = {"content": choice.get("text")}
-    said = _parse_blocks(message.get("content"), choice.get("finish_reason"))
-    native = [choice.get("native_finish_reason")]
-    if isinstance(more := choice.get("provider_specific_fields"), Mapping):  # LiteLLM's proxy
-        native.append(more.get("native_finish_reason"))
+    reply_content = _parse_blocks(message.get("content"), choice.get("finish_reason"))
+    native_reasons = [choice.get("native_finish_reason")]
+    if isinstance(provider_fields := choice.get("provider_specific_fields"), Mapping):  # LiteLLM's proxy
+        native_reasons.append(provider_fields.get("native_finish_reason"))
     broken = next(
-        (str(each) for each in native if each is not None and interpret_finish_reason(_read_reason(each)) == "broken"),
+        (
+            str(native_reason)
+            for native_reason in native_reasons
+            if native_reason is not None and interpret_finish_reason(_read_reason(native_reason)) == "broken"
+        ),
         "",
     )
-    return said._replace(
-        is_refusal=said.is_refusal or bool(message.get("refusal")),
+    return reply_content._replace(
+        is_refusal=reply_content.is_refusal or bool(message.get("refusal")),
         calls_tool=bool(message.get("tool_calls") or message.get("function_call")),
-        has_reasoning=said.has_reasoning or any(message.get(name) for name in _REASONING_FIELDS),
+        has_reasoning=reply_content.has_reasoning or any(message.get(name) for name in _REASONING_FIELDS),
         error=_find_error(choice) or _find_error(content) or broken,
     )
 
@@ -193,22 +204,25 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thi
 
 
 def _find_error(where: Mapping[str, Any]) -> str:
-    """Return the error that a provider puts beside the text of a reply with status 200; "" if there is none."""
+    """Return the error that a provider sends with the text of a reply with status 200; "" if there is none."""
     error = where.get("error")
     if isinstance(error, Mapping):
         if not any(error.get(name) for name in ("message", "code", "type")):
-            return ""  # some providers send an empty one with every reply
+            return ""  # some providers send an empty error with every reply
         return f"error {error.get('code') or error.get('type') or ''}".strip()
     return "error" if error else ""
 
 
 def _parse_blocks(content: object, reason: object, *, present: bool = False) -> ReplyContent:
-    """Return what a text, or a list of typed blocks says. `present`: the format always has a finish reason."""
-    said = ReplyContent(reason=_read_reason(reason), error="no finish reason" if present and reason is None else "")
+    """Return the content of a text, or of a list of typed blocks. With `present`, the format always has a finish
+    reason."""
+    reply_content = ReplyContent(
+        reason=_read_reason(reason), error="no finish reason" if present and reason is None else ""
+    )
     if isinstance(content, str):
-        return said._replace(text=content)
+        return reply_content._replace(text=content)
     if not isinstance(content, list):
-        return said
+        return reply_content
     texts: list[str] = []
     refusal = tools = reasoning = False
     for block in content:
@@ -226,7 +240,7 @@ def _parse_blocks(content: object, reason: object, *, present: bool = False) -> 
                 texts.append(text)
             elif isinstance(text, Mapping) and isinstance(text.get("value"), str):
                 texts.append(text["value"])
-    return said._replace(
+    return reply_content._replace(
         text="".join(texts) if texts else None, is_refusal=refusal, calls_tool=tools, has_reasoning=reasoning
     )
 
@@ -250,8 +264,8 @@ def _parse_gemini(candidates: list[Any]) -> ReplyContent | None:
 
 
 def _parse_ollama(content: Mapping[str, Any], message: Mapping[str, Any]) -> ReplyContent:
-    said = _parse_blocks(message.get("content"), content.get("done_reason"))
-    return said._replace(
+    reply_content = _parse_blocks(message.get("content"), content.get("done_reason"))
+    return reply_content._replace(
         calls_tool=bool(message.get("tool_calls")),
         has_reasoning=bool(message.get("thinking")),
         error="" if content["done"] is not False else "not done",

@@ -1,4 +1,4 @@
-"""The interface of worker clients, and what travels with a call to the queue of its worker."""
+"""The interface of worker clients, and what a call tells the queue of its worker."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 
 _UNKNOWN_S = 1.0
-"""Assumed seconds of a call to a worker without a declared latency or an earlier call."""
+"""Assumed seconds of a call to a worker for which neither a latency nor an earlier call is known."""
 _MEMORY = 20
-"""Approximate number of recent calls in a worker's mean."""
+"""The approximate number of recent calls that a worker's mean considers."""
 _RESORT_FACTOR = 1.5
-"""Factor of change of a mean after which waiting calls are sorted again."""
+"""If a mean has changed by this factor, the waiting calls are sorted again."""
 
 
 @dataclass
 class _Mean:
-    """A worker's mean seconds of a call, the number of calls, and the mean by which waiting calls were sorted last."""
+    """A worker's mean duration of a call in seconds, the number of calls, and the mean by which waiting calls were last
+    sorted."""
 
     seconds: float = _UNKNOWN_S
     calls: int = 0
@@ -29,7 +30,8 @@ class _Mean:
 
 
 class CallDurations:
-    """The expected seconds of a call to each worker of a client: declared by the pool, or the mean of recent calls."""
+    """The expected durations, in seconds, of calls to the workers of a client: declared in the pool, or the mean of
+    recent calls."""
 
     def __init__(self) -> None:
         self._means: dict[str, _Mean] = {}
@@ -37,14 +39,14 @@ class CallDurations:
         """Increases when a mean has changed so much that waiting calls of any worker may have to be sorted again."""
 
     def expected_s(self, worker: Worker) -> float:
-        """Return the expected seconds of a call to the worker."""
+        """Return the expected duration of a call to the worker, in seconds."""
         if worker.latency_s is not None:
             return worker.latency_s
         mean = self._means.get(worker.name)
         return _UNKNOWN_S if mean is None else mean.seconds
 
     def record(self, worker: Worker, taken_s: float) -> None:
-        """Record the seconds of a call."""
+        """Record the duration of a call, in seconds."""
         if worker.latency_s is not None:
             return
         mean = self._means.setdefault(worker.name, _Mean())
@@ -58,14 +60,14 @@ class CallDurations:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a call brings along for its worker's queue: how much work depends on it, and who is told that it waits."""
+    """What a call tells the queue of its worker: how much work depends on it, and who is informed while it waits."""
 
     remaining_s: Callable[[CallDurations], float] | None = None
-    """Returns the expected seconds from the call's start until everything that needs its response has ended. The call
-    with the most remaining work goes first. None: nothing but the call itself."""
+    """Returns the expected seconds from the start of the call to the end of everything that needs its response. The
+    call with the most remaining work goes first. None means that only the call itself counts."""
     waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Returns the context that the call holds while it only waits for others: for its place in the queue, for a rate,
-    for a pause that the provider requests. A deadline does not count this time."""
+    """Returns a context that the call enters while it only waits: for its place in the queue, for a rate, or for a
+    pause that the provider requests. A deadline does not count this time."""
 
 
 INDEPENDENT_CALL = Turn()
@@ -73,19 +75,20 @@ INDEPENDENT_CALL = Turn()
 
 
 class Client(Protocol):
-    """Anything that returns workers' responses."""
+    """A client that returns workers' responses."""
 
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
-        """Give the worker's response to the messages.
+        """Return the worker's response to the messages.
 
-        ``sample`` identifies repeated answers to the same messages; a number is a sample index.
+        ``sample`` distinguishes several answers to the same messages; a number is a sample index. ``turn`` tells the
+        worker's queue which work depends on the call.
 
         Raises:
-            WorkerUnreachable: there is no response; the answer is unknown.
-            WorkerRefused: the worker will not answer these messages.
-            OverBudget: the call could pass the cap on spending.
-            ConfigError: the worker is configured wrongly, its key missing for one.
+            WorkerUnreachable: there is no response, so the answer is unknown.
+            WorkerRefused: the worker does not answer these messages.
+            OverBudget: the call could exceed the cap on spending.
+            ConfigError: the worker is configured wrongly; for example, its key is missing.
         """
         ...

@@ -1,6 +1,6 @@
-"""The HTTP session of an event loop: it bounds the size of replies, and closes when the loop ends.
+"""The HTTP session of an event loop, which limits the size of replies and is closed when the loop ends.
 
-LiteLLM would make its own session; this one refuses an implausibly large reply before it is in memory.
+LiteLLM would create its own session. This one rejects an implausibly large reply before it is in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 MAX_REPLY_BYTES = 16_000_000
-"""Several times the size of the longest answer with its reasoning."""
+"""The maximum size of a reply in bytes, which is several times that of the longest answer with its reasoning."""
 _KEEP_ALIVE_S, _KEEP_NAMES_S = 120, 300
 _sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[ClientSession, AsyncGenerator[None, None]]]
 _sessions = weakref.WeakKeyDictionary()
@@ -31,8 +31,10 @@ _BEFORE_SENDING: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("
 
 @contextmanager
 def run_before_sending(action: Callable[[], Awaitable[None]]) -> Iterator[None]:
-    """Await `action` before each request that the session sends inside the block: its connection stands by then, and
-    the next thing that happens is that the request is written to it."""
+    """Await `action` before each request that the session sends inside the block.
+
+    At that time the connection is established, and the next thing that happens is that the request is written to it.
+    """
     token = _BEFORE_SENDING.set(action)
     try:
         yield
@@ -46,25 +48,25 @@ async def _run_action(*_: object) -> None:
 
 
 async def session_arguments(model: str) -> dict[str, Any]:
-    """Return the arguments with which LiteLLM sends a call to this model through the running loop's session."""
+    """Return the arguments with which LiteLLM sends a call to this model through the session of the running loop."""
     session = await loop_session()
     return {"shared_session": session} | ({"client": client_for_session(session)} if can_take_client(model) else {})
 
 
 async def loop_session() -> ClientSession:
-    """Return the running loop's session; it and LiteLLM's clients of the loop are closed when the loop ends.
+    """Return the session of the running loop. It and LiteLLM's clients of this loop are closed when the loop ends.
 
-    LiteLLM keeps one client per loop, by the loop's address: left open, its sockets leak, and a later loop at the same
-    address would get dead connections.
+    LiteLLM keeps a client for each loop by the loop's address. If it were not closed, its sockets would leak, and a
+    later loop at the same address would get dead connections.
     """
     loop = asyncio.get_running_loop()
-    kept = _sessions.get(loop)
-    if kept is None:
+    session_and_closer = _sessions.get(loop)
+    if session_and_closer is None:
         session = _open_session()
-        closing = _close_with_loop(session)
-        kept = _sessions[loop] = session, closing
-        await anext(closing)
-    return kept[0]
+        closer = _close_with_loop(session)
+        session_and_closer = _sessions[loop] = session, closer
+        await anext(closer)
+    return session_and_closer[0]
 
 
 def _open_session() -> ClientSession:
@@ -74,7 +76,7 @@ def _open_session() -> ClientSession:
     trace.on_connection_create_end.append(_run_action)
     trace.on_connection_reuseconn.append(_run_action)
     return aiohttp.ClientSession(
-        # No limit here, because each worker's own limit applies before.
+        # The session has no limit of connections, because each worker's own limit applies before.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S, ttl_dns_cache=_KEEP_NAMES_S),
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=_bounded_response_class(),
@@ -87,10 +89,10 @@ async def _close_with_loop(session: ClientSession) -> AsyncGenerator[None, None]
     try:
         yield  # asyncio.run ends its loop's generators here, while the loop still runs
     finally:
-        kept = cached_clients()
+        clients = cached_clients()
         suffix = f"-{id(asyncio.get_running_loop())}"
-        for key in [key for key in kept if str(key).endswith(suffix)]:
-            await kept.pop(key).close()
+        for key in [key for key in clients if str(key).endswith(suffix)]:
+            await clients.pop(key).close()
         await session.close()
 
 
@@ -99,7 +101,8 @@ def _bounded_response_class() -> type[ClientResponse]:
     import aiohttp
 
     class Bounded(aiohttp.ClientResponse):
-        """Raises `ClientPayloadError`, as a broken connection does, for more than `MAX_REPLY_BYTES`."""
+        """A response that raises `ClientPayloadError`, as a broken connection does, if it has more than
+        `MAX_REPLY_BYTES`."""
 
         async def start(self, connection: Any) -> aiohttp.ClientResponse:
             await super().start(connection)
@@ -113,7 +116,8 @@ def _bounded_response_class() -> type[ClientResponse]:
 
 
 class _BoundedStream:
-    """A body's stream that ends in an error if it is too long; for replies without a length."""
+    """The stream of a body that raises an error if it becomes too long; needed for replies that do not declare their
+    length."""
 
     def __init__(self, content: Any) -> None:
         self._content = content

@@ -1,4 +1,4 @@
-"""A worker as used by a client: its settings resolved once, its queue, and what its calls have shown so far."""
+"""A worker as a client uses it: its settings, its queue, and what its calls have shown so far."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ops.workers.scheduling import CallDurations
 
 @dataclass
 class WorkerHandle:
-    """One worker in a client: settings, queue and state."""
+    """One worker of a client, with its settings, queue and state."""
 
     worker: Worker
     settings: dict[str, Any]
-    """Keyword arguments of every LiteLLM call, without the messages."""
+    """The keyword arguments of every LiteLLM call, without the messages."""
     file: Path | str
-    """The pool's file, for error messages."""
+    """The pool's file, which error messages name."""
     remote: bool
-    """Called over a network, through the loop's session."""
+    """True if the worker is called over a network, through the loop's session."""
     price: Price
     queue: WorkerQueue
     has_answered: bool = False
-    """It has answered before, so an apparent error of configuration is the provider's failure."""
+    """True if the worker has answered before. An apparent error of its configuration is then the provider's failure."""
     rejections: int = 0
-    """Requests that the provider rejected since the last response."""
+    """The number of requests that the provider has rejected since the last response."""
     usage_error: ConfigError | None = None
-    """The provider reported an impossible usage: the error that stops all further calls."""
+    """The error that stops all further calls, because the provider reported an impossible usage; None if it did not."""
     excess_usd: float = 0.0
-    """The most USD by which a reply has cost more than its worst case, for example because its provider bills a fee for
-    each call. It is reserved for each later call in addition to the worst case."""
+    """The highest amount in USD by which a reply has cost more than the expected maximum, for example because the
+    provider charges a fee for each call. It is reserved in addition for each later call."""
 
     def record_answer(self) -> None:
         """Record a response of a live call."""
@@ -49,11 +49,14 @@ class WorkerHandle:
             raise self.usage_error
 
 
-def resolve_worker(worker: Worker, file: Path | str, limits: Path, speeds: CallDurations | None = None) -> WorkerHandle:
-    """Resolve a worker of the pool in `file`. Raises `ConfigError`. `speeds`: of all workers of the client.
+def resolve_worker(
+    worker: Worker, file: Path | str, limits: Path, durations: CallDurations | None = None
+) -> WorkerHandle:
+    """Return the handle of a worker of the pool in `file`. Raises `ConfigError` if a setting cannot be used.
 
-    Processes with the same folder `limits`, or the same server in PODIUM_LIMITS_URL, share the worker's limits. A tool
-    in this process shares none: no provider counts its calls, and it answers faster than a lock is taken.
+    Processes with the same folder `limits`, or the same server in `$PODIUM_LIMITS_URL`, share the worker's limits. A
+    tool in this process shares none, because no provider counts its calls and it answers faster than a lock can be
+    taken. `durations` are the expected durations of calls to all workers of the client.
     """
     remote = is_remote(worker)
     return WorkerHandle(
@@ -62,7 +65,7 @@ def resolve_worker(worker: Worker, file: Path | str, limits: Path, speeds: CallD
         file=file,
         remote=remote,
         price=find_price(worker, file),
-        queue=WorkerQueue(worker, shared=_open_shared_limits(worker, limits) if remote else None, speeds=speeds),
+        queue=WorkerQueue(worker, shared=_open_shared_limits(worker, limits) if remote else None, durations=durations),
     )
 
 

@@ -249,11 +249,11 @@ class _Execution:
         repetition = self.sample.repetition * len(steps) + sum(1 for _ in same)
         return replace(self.sample, repetition=repetition)
 
-    def _remaining_s(self, index: int, speeds: CallDurations) -> float:
+    def _remaining_s(self, index: int, durations: CallDurations) -> float:
         """Return the expected seconds of the longest path from step `index`, inclusive, to the answer."""
         longest: dict[int, float] = dict.fromkeys(self.needed_steps, 0.0)
         for step in sorted(self.needed_steps, reverse=True):
-            own = longest[step] + speeds.expected_s(self.team.workers[self.workflow.steps[step].worker])
+            own = longest[step] + durations.expected_s(self.team.workers[self.workflow.steps[step].worker])
             if step == index:
                 return own
             for seen in self.visible_steps[step]:

@@ -119,14 +119,14 @@ class Sleeper:
     def __init__(self, latency: Callable[[Worker, Sequence[Message]], float]) -> None:
         self.latency = latency
         self.work: dict[str, float] = {}
-        self._speeds = CallDurations()
+        self._durations = CallDurations()
         self._queues: dict[str, WorkerQueue] = {}
 
     async def complete(
         self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
     ) -> Response:
         taken = self.latency(worker, messages)
-        queue = self._queues.setdefault(worker.name, WorkerQueue(worker, speeds=self._speeds))
+        queue = self._queues.setdefault(worker.name, WorkerQueue(worker, durations=self._durations))
         place = await queue.enter("call", 0, turn)
         await asyncio.sleep(taken)
         queue.leave(place, 0)

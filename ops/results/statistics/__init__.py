@@ -1,8 +1,8 @@
-"""Statistics: means with intervals, paired comparisons, multiple tests, power and the choice among workers.
+"""Statistics: means with intervals, paired comparisons, multiple tests, power, and the choice among workers.
 
-What belongs here: functions of numbers that depend on no system and read no file. What does not: the meaning of a claim
-(`ops.evaluation`) and the decision that follows from it (`ops.release`). The unit of analysis is the question, because
-repeats of a question share its difficulty. Every benchmark has the same weight.
+The functions compute with numbers only; they know no system and read no file. What a claim means is decided in
+`ops.evaluation`, and what follows from it in `ops.release`. The unit of analysis is the question, because repeats of a
+question share its difficulty. Every benchmark has the same weight.
 """
 
 from ops.results.statistics.contrasts import OVERALL, Contrast, adjust_holm, compute_contrasts

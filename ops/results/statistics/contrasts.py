@@ -1,4 +1,4 @@
-"""Comparison of one system with many others: differences with interval, p-value, adjusted p-value and power."""
+"""Compare one system with many others: paired differences with interval, p-value, adjusted p-value and power."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from ops.results.statistics.power import Stratum, detectable_difference
 from ops.results.statistics.score import score_interval
 
 QuestionMeans = Mapping[str, Mapping[str, float]]
-"""Benchmark → question → accuracy over repeats, as `ops.results.summary.accuracy_by_question` returns it."""
+"""The accuracy over repeats by benchmark and question, as `ops.results.summary.accuracy_by_question` returns it."""
 _MIN_DIFFERING_QUESTIONS = 10
-"""The number of questions on which two systems differ below which a bootstrap shows too little uncertainty."""
+"""If two systems differ on fewer questions than this, a bootstrap underestimates the uncertainty."""
 OVERALL = ""
 """The value of `Contrast.benchmark` for the mean over benchmarks."""
 
 
 class Contrast(NamedTuple):
-    """Our accuracy minus another system's, as a share (0.02 = two points), on the questions that both scored."""
+    """Our accuracy minus another system's, as a share (0.02 means two points), on the questions that both systems
+    scored."""
 
     system: str
     """The other system's name."""
@@ -35,13 +36,13 @@ class Contrast(NamedTuple):
     p_value: float
     """The p-value of `sign_flip_test`."""
     p_adjusted: float
-    """The p-value after Holm's adjustment over all means, or over all contrasts on single benchmarks."""
+    """The p-value after Holm's adjustment, either for all means or for all contrasts on single benchmarks."""
     n: int
     """The number of questions."""
     mcnemar: McNemar | None
     """McNemar's test on a single benchmark; None for the mean over benchmarks."""
     detectable: float
-    """The smallest true difference that the test detects with the stated power."""
+    """The smallest true difference that the test detects with the given power, as a share."""
 
 
 def compute_contrasts(
@@ -53,24 +54,28 @@ def compute_contrasts(
     samples: int = 10_000,
     seed: int = 0,
 ) -> list[Contrast]:
-    """Compare `systems[ours]` with every other system: the mean over benchmarks first, then each benchmark.
+    """Compare `systems[ours]` with every other system: first the mean over benchmarks, then each benchmark.
 
-    Benchmarks without shared questions are left out, as are systems without such benchmarks. P-values are adjusted in
-    two families: the means over benchmarks, and the single benchmarks of all systems, because a reader may pick any
-    cell of the table. Intervals are bootstrapped, or score intervals where fewer than ten questions differ. Raises
-    `KeyError` if `ours` is not among the systems.
+    Benchmarks without shared questions are left out, and so are systems without such benchmarks. P-values are adjusted
+    in two families, the means over benchmarks and the single benchmarks of all systems, because a reader may pick any
+    cell of the table. Intervals are bootstrapped with `samples` draws; they are score intervals if fewer than ten
+    questions differ. Raises `KeyError` if `ours` is not among the systems.
     """
-    mine, rows = systems[ours], []
-    for name, theirs in systems.items():
-        pairs = _pair_questions(mine, theirs) if name != ours else {}
+    our_means, rows = systems[ours], []
+    for name, their_means in systems.items():
+        pairs = _pair_questions(our_means, their_means) if name != ours else {}
         strata = {benchmark: a - b for benchmark, (a, b) in pairs.items()}
-        groups = {OVERALL: list(strata.values()), **{key: [own] for key, own in strata.items()}} if strata else {}
-        for benchmark, chosen in groups.items():
-            if sum(int(np.count_nonzero(own)) for own in chosen) < _MIN_DIFFERING_QUESTIONS:
-                interval = score_interval(chosen, confidence=confidence)
+        groups = (
+            {OVERALL: list(strata.values()), **{key: [differences] for key, differences in strata.items()}}
+            if strata
+            else {}
+        )
+        for benchmark, group in groups.items():
+            if sum(int(np.count_nonzero(differences)) for differences in group) < _MIN_DIFFERING_QUESTIONS:
+                interval = score_interval(group, confidence=confidence)
             else:
-                interval = paired_bootstrap(chosen, samples=samples, confidence=confidence, seed=seed)
-            estimate = average_estimates([estimate_mean(own) for own in chosen])
+                interval = paired_bootstrap(group, samples=samples, confidence=confidence, seed=seed)
+            estimate = average_estimates([estimate_mean(differences) for differences in group])
             rows.append(
                 Contrast(
                     system=name,
@@ -79,12 +84,12 @@ def compute_contrasts(
                     standard_error=estimate.standard_error,
                     low=interval.low,
                     high=interval.high,
-                    p_value=sign_flip_test(chosen, samples=samples, seed=seed),
+                    p_value=sign_flip_test(group, samples=samples, seed=seed),
                     p_adjusted=1.0,
                     n=estimate.n,
                     mcnemar=mcnemar_test(*pairs[benchmark]) if benchmark in pairs else None,
                     detectable=detectable_difference(
-                        [_make_stratum(own) for own in chosen], alpha=1 - confidence, power=power
+                        [_make_stratum(differences) for differences in group], alpha=1 - confidence, power=power
                     ),
                 )
             )
@@ -92,7 +97,7 @@ def compute_contrasts(
 
 
 def _pair_questions(ours: QuestionMeans, theirs: QuestionMeans) -> dict[str, tuple[Differences, Differences]]:
-    """Return benchmark → the accuracies of both systems on its shared questions, in the same order."""
+    """Return for each benchmark the accuracies of both systems on their shared questions, in the same order."""
     pairs = {}
     for benchmark in [name for name in ours if name in theirs]:
         a, b = ours[benchmark], theirs[benchmark]
@@ -117,11 +122,11 @@ def _adjust_p_values(rows: Sequence[Contrast]) -> list[Contrast]:
 
 
 def adjust_holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Return the adjusted p-values in the given order; rejecting those below α bounds the family-wise error by α.
+    """Return the adjusted p-values in the given order. Rejecting those below α limits the family-wise error rate to α.
 
-    S. Holm, "A simple sequentially rejective multiple test procedure" (Scandinavian Journal of Statistics 6, 1979).
-    The bound holds under any dependence between the tests, such as tests on the same questions. Raises `ValueError` if
-    a value is outside 0 … 1.
+    The method is that of S. Holm, "A simple sequentially rejective multiple test procedure" (Scandinavian Journal of
+    Statistics 6, 1979). It is valid under any dependence between the tests, for example tests on the same questions.
+    Raises `ValueError` for a value outside [0, 1].
     """
     p = np.asarray(p_values, dtype=float)
     if not np.all((p >= 0) & (p <= 1)):

@@ -1,4 +1,4 @@
-"""Means with their standard errors and 95 % intervals, over questions, repeats and benchmarks."""
+"""Means with standard errors and 95 % intervals over questions, repeats, benchmarks and seeds."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike
 from ops.results.statistics.score import score_interval
 
 _Z = 1.959963984540054
-"""The standard normal distribution's quantile of 97.5 %."""
+"""The 97.5 % quantile of the standard normal distribution."""
 _MAX_ASYMMETRY = 0.2
-"""The share by which an end of a 95 % interval may differ from 1.96 standard errors before the standard error alone
-misleads."""
+"""If an end of a 95 % interval differs from 1.96 standard errors by more than this share, the standard error alone is
+misleading."""
 _PRIOR_QUESTIONS = 6
-"""The number of questions with the variance of single answers that an estimate of the design effect adds."""
+"""The number of questions, with the variance of single answers, that are added when the design effect is estimated."""
 
 
 class MeanEstimate(NamedTuple):
-    """A mean and its standard error, both in the unit of the values; `n` is the number of values.
+    """A mean and its standard error, both in the unit of the values, and the number `n` of values.
 
-    `low` and `high` are the ends of the 95 % interval of an accuracy, or of a difference of accuracies. They are NaN
-    for a mean of anything else.
+    `low` and `high` are the ends of the 95 % interval of an accuracy or of a difference of accuracies. They are NaN for
+    other means.
     """
 
     mean: float
@@ -34,14 +34,15 @@ class MeanEstimate(NamedTuple):
 
     @property
     def has_interval(self) -> bool:
-        """Whether the 95 % interval is known."""
+        """True if the 95 % interval is known."""
         return self.low <= self.high
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether the standard error describes the uncertainty: 1.96 of it reach about as far as the 95 % interval.
+        """True if the standard error describes the uncertainty, because 1.96 standard errors are about as wide as the
+        95 % interval.
 
-        That is false for few questions, and near 0 and 100 %, where the standard error of the observed answers is too
+        It is False for few questions and near 0 and 100 %, where the standard error of the observed answers is too
         small or even 0.
         """
         reach = _Z * self.standard_error
@@ -50,9 +51,9 @@ class MeanEstimate(NamedTuple):
 
 
 def estimate_mean(values: ArrayLike) -> MeanEstimate:
-    """Return the mean and its standard error (sample standard deviation over √n).
+    """Return the mean and its standard error, which is the sample standard deviation divided by √n.
 
-    The standard error of a single value is NaN; without values, the mean is NaN as well.
+    The standard error of a single value is NaN. Without values, the mean is NaN too.
     """
     array = np.asarray(values, dtype=float)
     n = int(array.size)
@@ -63,49 +64,55 @@ def estimate_mean(values: ArrayLike) -> MeanEstimate:
 
 
 def estimate_accuracy(values: ArrayLike) -> MeanEstimate:
-    """Return the mean of the questions' accuracies, each in [0, 1], with its standard error and its 95 % interval.
+    """Return the mean of the questions' accuracies, each in [0, 1], with its standard error and 95 % interval.
 
-    The interval is Wilson's (E. B. Wilson, Journal of the American Statistical Association 22, 1927), which has a width
-    on any answers, also if all are right or all wrong: 0 of 24 reaches up to 14 %. For means over repeats it uses the
-    effective number of questions, `n` over the design effect, which is the variance of the questions' accuracies
-    relative to that of single answers (N. Dean and M. Pagano, Journal of Survey Statistics and Methodology 3, 2015).
+    The interval is Wilson's (E. B. Wilson, Journal of the American Statistical Association 22, 1927). It has a positive
+    width even if all answers are right or all are wrong: for 0 of 24 it extends up to 14 %. If accuracies are means
+    over repeats, the interval uses the effective number of questions, which is `n` divided by the design effect: the
+    variance of the questions' accuracies relative to that of single answers (N. Dean and M. Pagano, Journal of Survey
+    Statistics and Methodology 3, 2015).
     """
     array = np.asarray(values, dtype=float)
     return accuracy_from_moments(*estimate_mean(array)[:3])
 
 
 def accuracy_from_moments(mean: float, standard_error: float, n: int) -> MeanEstimate:
-    """Return the same estimate as `estimate_accuracy` from a mean, its standard error and the number of questions."""
+    """Return the same estimate as `estimate_accuracy`, from the mean, its standard error and the number of
+    questions."""
     if not n:
         return MeanEstimate(mean, standard_error, n)
     single = mean * (1 - mean)
     observed = single if n == 1 else standard_error**2 * (n - 1)
-    # The observed variance is itself uncertain: further questions have the variance of single answers, for which the
-    # effect is 1. In simulations with 2 to 20 repeats the interval then covers about 92 % or more.
+    # The observed variance is itself uncertain. Therefore questions with the variance of single answers, whose design
+    # effect is 1, are added. In simulations with 2 to 20 repeats, the interval then covers at least about 92 %.
     effect = (n * observed + _PRIOR_QUESTIONS * single) / ((n + _PRIOR_QUESTIONS) * single) if single > 0 else 1.0
     low, high = _wilson_interval(mean, n / effect)
     return MeanEstimate(mean, standard_error, n, low, high)
 
 
 def _wilson_interval(share: float, n: float) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share of `n` trials, widened if necessary so that it contains the share."""
     centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     reach = _Z / (1 + _Z**2 / n) * (share * (1 - share) / n + _Z**2 / (4 * n**2)) ** 0.5
     return min(share, max(0.0, centre - reach)), max(share, min(1.0, centre + reach))
 
 
 def estimate_difference(strata: Sequence[ArrayLike]) -> MeanEstimate:
-    """Return the mean over benchmarks of paired differences of accuracies, one array per benchmark, with its 95 % score
-    interval. Raises `ValueError` if a benchmark is empty or there is none."""
+    """Return the mean over benchmarks of paired differences of accuracies, with its 95 % score interval.
+
+    `strata` has an array of differences for each benchmark. Raises `ValueError` if there is none or one is empty.
+    """
     interval = score_interval(strata)
     means = average_estimates([estimate_mean(stratum) for stratum in strata])
     return means._replace(low=interval.low, high=interval.high)
 
 
 def average_estimates(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
-    """Return the unweighted mean of independent estimates, such as benchmarks; `n` is their total number of values.
+    """Return the unweighted mean of independent estimates, for example of benchmarks; `n` is their total number of
+    values.
 
-    The interval combines those of the estimates: the distances of its ends from the mean are added in squares (G. Y.
-    Zou and A. Donner, Statistics in Medicine 27, 2008). It keeps a width where single benchmarks are at 0 or 100 %.
+    The interval adds the distances of the estimates' interval ends from their means in squares (G. Y. Zou and A.
+    Donner, Statistics in Medicine 27, 2008). Its width is therefore positive even if some benchmarks are at 0 or 100 %.
     """
     if not estimates:
         return MeanEstimate(float("nan"), float("nan"), 0)
@@ -124,20 +131,20 @@ def average_estimates(estimates: Sequence[MeanEstimate]) -> MeanEstimate:
 
 
 def average_over_seeds(estimates: Sequence[MeanEstimate], lower_bound: float = 0.0) -> MeanEstimate:
-    """Return the mean of several seeds' estimates on the same questions, with its standard error over the seeds.
+    """Return the mean of the estimates of several seeds on the same questions, with its standard error over the seeds.
 
-    The interval allows for both the choice of the questions and that of the seeds: it adds the mean distance of the
-    seeds' own interval ends to Student's interval over the seeds, in squares, and stays within `lower_bound` (-1 for
-    differences) and 1. `n` is the number of questions. A single seed is returned as it is.
+    The interval allows for the choice of the questions and for that of the seeds: it adds, in squares, the mean
+    distance of the seeds' own interval ends and Student's interval over the seeds. It is limited to `lower_bound` (−1
+    for differences) and 1. `n` is the number of questions. A single seed's estimate is returned unchanged.
     """
     from scipy.special import stdtrit
 
     if len(estimates) == 1:
         return estimates[0]
     mean, error, seeds = estimate_mean([estimate.mean for estimate in estimates])[:3]
-    reach = float(stdtrit(seeds - 1, 0.975)) * error
+    half_width = float(stdtrit(seeds - 1, 0.975)) * error
     below = float(np.mean([estimate.mean - estimate.low for estimate in estimates]))
     above = float(np.mean([estimate.high - estimate.mean for estimate in estimates]))
     n = max(estimate.n for estimate in estimates)
-    low, high = mean - float(np.hypot(below, reach)), mean + float(np.hypot(above, reach))
+    low, high = mean - float(np.hypot(below, half_width)), mean + float(np.hypot(above, half_width))
     return MeanEstimate(mean, error, n, max(lower_bound, low), min(1.0, high))

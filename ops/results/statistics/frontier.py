@@ -1,4 +1,4 @@
-"""The frontier of price and accuracy."""
+"""The Pareto frontier of price and accuracy."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import NamedTuple
 
 
 class PricedAccuracy(NamedTuple):
-    """A price per question and the accuracy in [0, 1] at that price."""
+    """A price per question in USD, and the accuracy in [0, 1] at that price."""
 
     price: float
     accuracy: float
 
 
 def find_frontier(offers: Sequence[PricedAccuracy]) -> list[int]:
-    """Indices of the offers that no other offer matches at an equal or lower price, by ascending price."""
-    order = sorted(range(len(offers)), key=lambda place: (offers[place].price, -offers[place].accuracy))
+    """Return the indices of the offers on the Pareto frontier, by ascending price.
+
+    An offer is on the frontier if no other one at an equal or lower price has at least its accuracy.
+    """
+    order = sorted(range(len(offers)), key=lambda index: (offers[index].price, -offers[index].accuracy))
     kept: list[int] = []
-    for place in order:
-        if not kept or offers[place].accuracy > offers[kept[-1]].accuracy:
-            kept.append(place)
+    for index in order:
+        if not kept or offers[index].accuracy > offers[kept[-1]].accuracy:
+            kept.append(index)
     return kept

@@ -1,7 +1,8 @@
-"""Paired tests of two systems on the same questions: interval and p-value of the mean difference, McNemar's exact test.
+"""Paired comparisons of two systems on the same questions: interval and p-value of the mean difference, and McNemar's
+test.
 
-The input is one stratum per benchmark, with one difference per question (ours minus theirs, each a mean over repeats).
-Repeats are thus clustered by question, and every benchmark has the same weight whatever its size.
+The input has a stratum for each benchmark, with one difference per question (ours minus theirs, each a mean over
+repeats). Repeats are thus clustered by question, and every benchmark has the same weight whatever its size.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Differences = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """A mean difference and the ends of its confidence interval."""
+    """A mean difference and the ends of its confidence interval, as shares."""
 
     mean: float
     low: float
@@ -24,7 +25,8 @@ class Interval(NamedTuple):
 
 
 class McNemar(NamedTuple):
-    """The numbers of discordant pairs, and the exact two-sided p-value for gains and losses being equally likely."""
+    """The numbers of questions that only we (`gains`) or only they (`losses`) answered correctly, and the exact
+    two-sided p-value."""
 
     gains: int
     losses: int
@@ -34,12 +36,13 @@ class McNemar(NamedTuple):
 def paired_bootstrap(
     strata: Sequence[ArrayLike], *, samples: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Return the two-sided expanded percentile interval of a mean difference, resampling questions within each stratum.
+    """Return a mean difference with its two-sided bootstrap interval, resampling questions within each stratum.
 
-    The plain percentile interval is too narrow on few questions: it ignores the factor n/(n-1) and the uncertainty of
-    the estimated spread. The expanded interval widens both tails according to Student's t (T. Hesterberg, "What
-    Teachers Should Know About the Bootstrap", arXiv:1411.5279), with Satterthwaite's degrees of freedom over strata. It
-    still relies on the observed differences: if fewer than about ten are not zero, use `score_interval`.
+    It is the expanded percentile interval (T. Hesterberg, "What Teachers Should Know About the Bootstrap",
+    arXiv:1411.5279). The plain percentile interval is too narrow for few questions, because it ignores the factor n/(n
+    − 1) and the uncertainty of the estimated spread. The expanded interval widens both tails according to Student's t,
+    with Satterthwaite's degrees of freedom over the strata. It still relies on the observed differences: if fewer than
+    about ten are not zero, use `score_interval`.
 
     The ends are NaN if a stratum has a single question. Raises `ValueError` if there is no stratum or one is empty.
     """
@@ -55,20 +58,22 @@ def paired_bootstrap(
 
 
 def _expanded_tail(arrays: Sequence[Differences], tail: float) -> float:
+    """Return the tail probability at which the bootstrap's quantile is taken, so that the interval has the nominal tail
+    `tail`."""
     from scipy.special import ndtr, stdtrit
 
     sizes = np.array([array.size for array in arrays])
     squared_errors = np.array([array.var(ddof=1) for array in arrays]) / sizes
     if not squared_errors.any():
         return tail
-    freedom = squared_errors.sum() ** 2 / np.sum(squared_errors**2 / (sizes - 1))
-    narrow = np.sum(squared_errors * (sizes - 1) / sizes)  # the variance under resampling
-    return float(ndtr(stdtrit(freedom, tail) * np.sqrt(squared_errors.sum() / narrow)))
+    degrees_of_freedom = squared_errors.sum() ** 2 / np.sum(squared_errors**2 / (sizes - 1))
+    resampling_variance = np.sum(squared_errors * (sizes - 1) / sizes)  # the variance under resampling
+    return float(ndtr(stdtrit(degrees_of_freedom, tail) * np.sqrt(squared_errors.sum() / resampling_variance)))
 
 
 def _resampled_means(values: Differences, samples: int, rng: np.random.Generator) -> Differences:
-    # Differences of accuracies have few distinct values: drawing the count of each value is the same bootstrap as
-    # drawing indices, and takes a fraction of the memory.
+    # Differences of accuracies have few distinct values. Drawing the count of each value is equivalent to drawing
+    # indices and takes a fraction of the memory.
     distinct, counts = np.unique(values, return_counts=True)
     drawn = rng.multinomial(values.size, counts / values.size, size=samples)
     means: Differences = drawn @ distinct / values.size
@@ -78,18 +83,18 @@ def _resampled_means(values: Differences, samples: int, rng: np.random.Generator
 def sign_flip_test(strata: Sequence[ArrayLike], *, samples: int = 10_000, seed: int = 0) -> float:
     """Return the two-sided p-value of a sign-flip permutation test of the mean difference.
 
-    Under the null hypothesis, each question's difference is equally likely to have either sign. Each draw swaps the two
-    systems at random for every question. The p-value is the share of draws whose mean over benchmarks is at least as
-    far from zero as the observed mean, which counts as one draw. It is thus at least 1/(samples + 1), and the test
-    keeps its level on any number of questions. Raises `ValueError` if there is no stratum or one is empty.
+    Under the null hypothesis, each question's difference is equally likely to have either sign, so each draw swaps the
+    two systems at random for every question. The p-value is the share of draws whose mean over benchmarks is at least
+    as far from zero as the observed mean, which counts as one draw. It is therefore at least 1/(samples + 1), and the
+    test keeps its level for any number of questions. Raises `ValueError` if there is no stratum or one is empty.
     """
     arrays = check_strata(strata)
     rng = np.random.default_rng(seed)
-    seen = abs(float(np.mean([array.mean() for array in arrays])))
+    observed = abs(float(np.mean([array.mean() for array in arrays])))
     drawn = np.mean([_flipped_means(array, samples, rng) for array in arrays], axis=0)
     # The tolerance allows for the order of summation, which differs from that of the observed mean.
-    as_far = int(np.sum(np.abs(drawn) >= seen - 1e-12))
-    return (1 + as_far) / (1 + samples)
+    at_least_as_far = int(np.sum(np.abs(drawn) >= observed - 1e-12))
+    return (1 + at_least_as_far) / (1 + samples)
 
 
 def _flipped_means(values: Differences, samples: int, rng: np.random.Generator) -> Differences:
@@ -109,7 +114,8 @@ def check_strata(strata: Sequence[ArrayLike]) -> list[Differences]:
 
 
 def mcnemar_test(ours: ArrayLike, theirs: ArrayLike) -> McNemar:
-    """Apply McNemar's exact test (binomial on the discordant pairs) to two vectors of right and wrong answers.
+    """Apply McNemar's exact test, a binomial test on the discordant pairs, to two vectors of right (1) and wrong (0)
+    answers.
 
     Values of at least 0.5 count as right, so means over repeats are accepted. Raises `ValueError` if the lengths
     differ.

@@ -1,4 +1,4 @@
-"""A paired comparison pooled over seeds: standard error and p-value with clusters of questions and of seeds."""
+"""A paired comparison pooled over seeds: standard error and p-value with clustering by question and by seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ops.results.statistics.score import score_interval
 
 
 class PooledEstimate(NamedTuple):
-    """A mean difference over seeds, questions and benchmarks, as a share (0.02 = two points)."""
+    """A mean difference over seeds, questions and benchmarks, as a share (0.02 means two points)."""
 
     mean: float
     standard_error: float
@@ -20,19 +20,20 @@ class PooledEstimate(NamedTuple):
     """Two-sided, from Student's t with `degrees_of_freedom` degrees of freedom."""
     degrees_of_freedom: float
     detectable: float
-    """The true difference that four of five such tests detect at the level 5 %."""
+    """The true difference that such a test detects with a power of 80 % at the level of 5 %, as a share."""
 
 
 def estimate_pooled(strata: Sequence[ArrayLike]) -> PooledEstimate:
-    """Estimate a mean difference from one array of shape (seeds, questions) per benchmark.
+    """Estimate a mean difference from an array of shape (seeds, questions) for each benchmark.
 
-    The seeds of a question share its difficulty, and the questions of a seed share its policy: both are clusters. The
-    variance is that of A. C. Cameron, J. B. Gelbach and D. L. Miller ("Robust Inference With Multiway Clustering",
-    Journal of Business & Economic Statistics 29, 2011): by question, plus by seed, minus by both; never less than
-    either of the first two. The degrees of freedom are Satterthwaite's over these two. Every benchmark has the same
-    weight, and the seeds are the same in each. With one seed, questions are the only clusters. If all differences are
-    equal, the standard error is that of the score interval and the p-value that of a sign test. Raises `ValueError` if
-    there is no stratum or one is empty, or if they differ in their number of seeds.
+    The results of all seeds on a question share its difficulty, and the questions of a seed share its policy, so both
+    are clusters. The variance is that of A. C. Cameron, J. B. Gelbach and D. L. Miller ("Robust Inference With Multiway
+    Clustering", Journal of Business & Economic Statistics 29, 2011): the variance by question, plus that by seed, minus
+    that by both, and at least as large as either of the first two. The degrees of freedom are Satterthwaite's for these
+    two. Every benchmark has the same weight and the same seeds. With one seed, only questions are clusters. If all
+    differences are equal, the standard error is that of the score interval and the p-value that of a sign test.
+
+    Raises `ValueError` if there is no stratum, if one is empty, or if their numbers of seeds differ.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -46,18 +47,20 @@ def estimate_pooled(strata: Sequence[ArrayLike]) -> PooledEstimate:
     parts = [(array - array.mean()) / (array.size * len(arrays)) for array in arrays]
     questions = [_cluster_variance(part.sum(axis=0)) for part in parts]
     by_question, by_seed = sum(questions), _cluster_variance(np.sum([part.sum(axis=1) for part in parts], axis=0))
-    both = sum(float(np.sum(part**2)) for part in parts)
-    variance = max(by_question + by_seed - both, by_question, by_seed)
+    by_question_and_seed = sum(float(np.sum(part**2)) for part in parts)
+    variance = max(by_question + by_seed - by_question_and_seed, by_question, by_seed)
     if variance == 0:
         return _estimate_without_variance(mean, arrays)
-    # Each part of the variance with the degrees of freedom of its clusters.
-    terms = [(own, part.shape[1] - 1) for own, part in zip(questions, parts, strict=True)]
+    # Each part of the variance is combined with the degrees of freedom of its clusters.
+    terms = [(part_variance, part.shape[1] - 1) for part_variance, part in zip(questions, parts, strict=True)]
     terms.append((by_seed, seeds.pop() - 1))
-    freedom = sum(own for own, _ in terms) ** 2 / sum(own**2 / count for own, count in terms if own > 0)
+    degrees_of_freedom = sum(part_variance for part_variance, _ in terms) ** 2 / sum(
+        part_variance**2 / count for part_variance, count in terms if part_variance > 0
+    )
     error = variance**0.5
-    p_value = 2 * float(stdtr(freedom, -abs(mean) / error))
-    detectable = float(stdtrit(freedom, 0.975) + stdtrit(freedom, 0.8)) * error
-    return PooledEstimate(mean, error, p_value, float(freedom), detectable)
+    p_value = 2 * float(stdtr(degrees_of_freedom, -abs(mean) / error))
+    detectable = float(stdtrit(degrees_of_freedom, 0.975) + stdtrit(degrees_of_freedom, 0.8)) * error
+    return PooledEstimate(mean, error, p_value, float(degrees_of_freedom), detectable)
 
 
 def _estimate_without_variance(mean: float, arrays: Sequence[NDArray[np.float64]]) -> PooledEstimate:
@@ -67,7 +70,7 @@ def _estimate_without_variance(mean: float, arrays: Sequence[NDArray[np.float64]
     questions = [array.mean(axis=0) for array in arrays]
     interval = score_interval(questions)
     error = (interval.high - interval.low) / (2 * float(ndtri(0.975)))
-    p_value = 1.0 if mean == 0 else min(1.0, 2 * 0.5 ** sum(own.size for own in questions))
+    p_value = 1.0 if mean == 0 else min(1.0, 2 * 0.5 ** sum(question_means.size for question_means in questions))
     return PooledEstimate(mean, error, p_value, float("inf"), float(ndtri(0.975) + ndtri(0.8)) * error)
 
 

@@ -1,4 +1,4 @@
-"""Power: the difference that a benchmark can detect."""
+"""Statistical power: the difference that a paired test on given benchmarks can detect."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ import numpy as np
 
 
 class Stratum(NamedTuple):
-    """The size of a benchmark, and how often two systems differ on it."""
+    """The number of questions of a benchmark, and how often two systems differ on them."""
 
     n: int
     """The number of questions."""
     discordance: float
-    """The mean squared difference over questions; with one repeat, the share that exactly one system answers right."""
+    """The mean squared difference over questions. With one repeat it is the share of questions that exactly one system
+    answers correctly."""
 
 
 def detectable_difference(strata: Sequence[Stratum], *, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the true mean difference over strata that a two-sided paired test at `alpha` detects with the given power.
+    """Return the true mean difference over strata that a two-sided paired test at the level `alpha` detects with this
+    power.
 
-    R. J. Connor, "Sample size for testing differences in proportions for the paired-sample design" (Biometrics 43,
-    1987): a normal approximation with a fixed discordance. The discordance is raised to the difference where it is
-    smaller. The result is NaN if the test cannot detect even a difference of 1. Raises `ValueError` without strata, or
-    if a discordance is outside 0 … 1.
+    The method is that of R. J. Connor, "Sample size for testing differences in proportions for the paired-sample
+    design" (Biometrics 43, 1987): a normal approximation with a fixed discordance, which is raised to the difference if
+    it is smaller. The result is a share, and NaN if the test cannot detect even a difference of 1. Raises `ValueError`
+    if there are no strata, or if a discordance is outside [0, 1].
     """
     if not strata or any(not 0 <= stratum.discordance <= 1 or stratum.n < 1 for stratum in strata):
         raise ValueError("a detectable difference needs strata of at least one question with a discordance in 0 … 1")
@@ -32,7 +34,7 @@ def detectable_difference(strata: Sequence[Stratum], *, alpha: float = 0.05, pow
     discordance = np.array([stratum.discordance for stratum in strata])
     shrink = float(np.sum(1 / n)) / n.size**2
     difference = 0.0
-    for _ in range(200):  # each step increases the difference, or leaves it and ends the loop
+    for _ in range(200):  # each iteration increases the difference until it converges
         under_null = float(np.sum(np.maximum(discordance, difference) / n)) / n.size**2
         found = _solve_detectable(under_null, shrink, alpha, power)
         if not found > difference + 1e-9:
@@ -42,7 +44,8 @@ def detectable_difference(strata: Sequence[Stratum], *, alpha: float = 0.05, pow
 
 
 def _solve_detectable(under_null: float, shrink: float, alpha: float, power: float) -> float:
-    """Solve δ = z(α/2)·√V + z(power)·√(V - shrink·δ²) for δ; V is the squared standard error under no difference."""
+    """Solve δ = z(α/2)·√V + z(power)·√(V − shrink·δ²) for δ, where V is the squared standard error without a
+    difference."""
     from scipy.special import ndtri
 
     level, sure = float(-ndtri(alpha / 2)) * math.sqrt(under_null), float(ndtri(power))

@@ -1,4 +1,4 @@
-"""The score interval of a paired mean difference, which has a width even if no differences were observed."""
+"""The score interval of a paired mean difference, which has a positive width even if no difference was observed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ Numbers = NDArray[np.float64]
 
 
 def score_interval(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> Interval:
-    """Return the two-sided interval of a mean difference over strata: all differences that a score test accepts.
+    """Return a mean difference over strata with its two-sided interval: all differences that a score test does not
+    reject.
 
-    T. Tango, "Equivalence test and confidence interval for the difference in proportions for the paired-sample
-    design" (Statistics in Medicine 17, 1998). A bootstrap takes the spread from the observed differences, and finds no
-    spread if the two systems agree. The score test takes the spread that the hypothesised difference implies, so the
-    interval has a width on any answers and at any confidence below 1.
+    The method is that of T. Tango, "Equivalence test and confidence interval for the difference in proportions for the
+    paired-sample design" (Statistics in Medicine 17, 1998). A bootstrap takes the spread from the observed differences
+    and finds none if the two systems agree. The score test uses the spread that the hypothesised difference implies, so
+    the interval has a positive width for any answers and any confidence below 1.
 
-    The method has two extensions. Over strata, every stratum is shifted by the same amount. For means over repeats, the
-    sums of gains and losses replace their counts, and the variance is scaled by the reduction that repeats bring.
+    The method is extended in two ways. Over strata, every stratum is shifted by the same amount. For means over
+    repeats, the sums of gains and losses replace their counts, and the variance is scaled by the reduction that repeats
+    bring.
 
-    Raises `ValueError` if there is no stratum, a stratum is empty, or a difference is beyond ±1.
+    Raises `ValueError` if there is no stratum, a stratum is empty, or a difference is outside [−1, 1].
     """
     from scipy.special import ndtri
 
@@ -37,9 +39,9 @@ def score_interval(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> 
 
 
 def is_difference(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> bool:
-    """Return whether the score test rejects a mean difference of 0, so whether `score_interval` excludes 0.
+    """Return whether the score test rejects a mean difference of 0, which means that `score_interval` excludes 0.
 
-    Raises `ValueError` as `score_interval`.
+    Raises the same `ValueError` as `score_interval`.
     """
     from scipy.special import ndtri
 
@@ -53,15 +55,16 @@ def is_difference(strata: Sequence[ArrayLike], *, confidence: float = 0.95) -> b
 
 
 class _Pairs(NamedTuple):
-    """For each stratum: the number of questions, the sums of gains and losses, and the effect of repeats."""
+    """The number of questions, the sums of gains and losses, and the effect of repeats, each as an array over the
+    strata."""
 
     n: Numbers
     gains: Numbers
     losses: Numbers
     scale: Numbers
-    """The sum of squared differences relative to that of single answers, which are right or wrong."""
+    """The sum of squared differences relative to that of single answers, which are either right or wrong."""
     step: Numbers
-    """The smallest nonzero size of an observed difference; 1 without any."""
+    """The smallest absolute difference that was observed, apart from 0; 1 if there is none."""
 
     @classmethod
     def from_differences(cls, arrays: Sequence[Differences]) -> _Pairs:
@@ -76,14 +79,14 @@ class _Pairs(NamedTuple):
     def standard_error(self, differences: Numbers) -> float:
         """Return the standard error of the mean over strata under these true differences."""
         variances = self.scale * _discordance(self, differences) - differences**2
-        # A mean between two multiples of the step implies questions on both sides of it, hence a least variance.
+        # A mean between two multiples of the step implies questions on both sides of it, and so a minimum variance.
         above = np.abs(differences) % self.step
         variances = np.maximum(variances, above * (self.step - above))
         return float(np.sqrt(np.sum(variances / np.maximum(self.n - 1, 1)))) / self.n.size
 
 
 def _discordance(pairs: _Pairs, differences: Numbers) -> Numbers:
-    """Return the maximum-likelihood share of discordant pairs under the given true differences."""
+    """Return the maximum-likelihood estimate of the share of discordant pairs under the given true differences."""
     n, gains, losses, *_ = pairs
     linear = (2 * n - gains + losses) * differences - gains - losses
     constant = -losses * differences * (1 - differences)
@@ -94,18 +97,19 @@ def _discordance(pairs: _Pairs, differences: Numbers) -> Numbers:
 
 
 def _lower_end(arrays: Sequence[Differences], z: float) -> float:
+    """Return the lower end of the score interval with the normal quantile `z`."""
     from scipy.optimize import brentq
 
     pairs = _Pairs.from_differences(arrays)
     means = np.array([array.mean() for array in arrays])
     mean = float(means.mean())
 
-    def beyond(difference: float) -> float:
+    def excess(difference: float) -> float:
         """Return how much further the mean is from a hypothesised difference than the test allows."""
         hypothesised = np.clip(means - (mean - difference), -1.0, 1.0)
         return mean - difference - z * pairs.standard_error(hypothesised)
 
-    nearest = mean - 1e-9  # if both systems agree on all questions, the mean itself is a root as well
-    if beyond(-1.0) <= 0:
+    nearest = mean - 1e-9  # the mean itself is a root too if both systems agree on all questions
+    if excess(-1.0) <= 0:
         return -1.0
-    return float(brentq(beyond, -1.0, nearest, xtol=1e-9)) if beyond(nearest) < 0 else mean
+    return float(brentq(excess, -1.0, nearest, xtol=1e-9)) if excess(nearest) < 0 else mean

@@ -206,8 +206,8 @@ def test_a_call_that_is_made_again_goes_first() -> None:
 
 def test_a_surprising_speed_sorts_the_waiting_calls_again() -> None:
     """The second call is followed by one of a worker that turns out to be slow."""
-    slow, speeds = limited(name="slow"), CallDurations()
-    queue, order = WorkerQueue(limited(concurrency=1), speeds=speeds), list[str]()
+    slow, durations = limited(name="slow"), CallDurations()
+    queue, order = WorkerQueue(limited(concurrency=1), durations=durations), list[str]()
 
     async def call(name: str, turn: Turn) -> None:
         taken = await queue.enter(name, 4, turn)
@@ -219,7 +219,7 @@ def test_a_surprising_speed_sorts_the_waiting_calls_again() -> None:
         calls = [asyncio.create_task(call("first", Turn())), asyncio.create_task(call("2 s", Turn(lambda _: 2.0)))]
         calls.append(asyncio.create_task(call("slow", Turn(lambda known: known.expected_s(slow)))))
         await asyncio.sleep(0)
-        speeds.record(slow, 60.0)
+        durations.record(slow, 60.0)
         await asyncio.gather(*calls)
 
     asyncio.run(ask())
@@ -260,14 +260,14 @@ def test_places_survive_cancellation_and_errors(calls: list[tuple[int, int, bool
 
 
 def test_a_workers_speed_is_learnt_unless_it_is_declared() -> None:
-    declared, learnt, speeds = limited(latency_s=2.5), limited(name="b"), CallDurations()
+    declared, learnt, durations = limited(latency_s=2.5), limited(name="b"), CallDurations()
     clock = Clock()
     for tool in (declared, learnt):
-        queue = WorkerQueue(tool, speeds=speeds, clock=clock)
+        queue = WorkerQueue(tool, durations=durations, clock=clock)
         place = asyncio.run(queue.enter("call", 0))
         clock.now += 0.5
         queue.record_answer(place, 5)
-    assert (speeds.expected_s(declared), speeds.expected_s(learnt)) == (2.5, 0.5)
+    assert (durations.expected_s(declared), durations.expected_s(learnt)) == (2.5, 0.5)
 
 
 # ── limits and the circuit ───────────────────────────────────────────────────

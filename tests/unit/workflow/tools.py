@@ -60,12 +60,12 @@ class Queued:
     """Another client behind the real queue of each worker."""
 
     def __init__(self, client: Client) -> None:
-        self.client, self.speeds = client, CallDurations()
+        self.client, self.durations = client, CallDurations()
         self.queues: dict[str, WorkerQueue] = {}
 
     def queue(self, worker: Worker) -> WorkerQueue:
         """Return the worker's queue, which measures by the clock of the event loop."""
-        new = WorkerQueue(worker, speeds=self.speeds, clock=asyncio.get_running_loop().time)
+        new = WorkerQueue(worker, durations=self.durations, clock=asyncio.get_running_loop().time)
         return self.queues.setdefault(worker.name, new)
 
     async def complete(

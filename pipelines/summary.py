@@ -94,7 +94,10 @@ def _print_equal_price(console: Console, board: Leaderboard) -> None:
     others = [name for name in board.systems if name != CONDUCTOR_NAME and not name.startswith(no_system)]
     if within := [name for name in others if board.mean_cost(name, over).usd <= price]:
         best = max(within, key=lambda name: board.mean_accuracy(name, over).mean)
-        ours, theirs = (format_accuracy(board.mean_accuracy(name, over)) for name in (CONDUCTOR_NAME, best))
+        ours, theirs = (
+            f"{format_accuracy(board.mean_accuracy(name, over))}{board.mean_cost(name, over).invalid_note}"
+            for name in (CONDUCTOR_NAME, best)
+        )
         _print_line(console, "Equal price", f"Conductor {ours}; the best other at no more USD is {best}, {theirs}")
     else:
         _print_line(console, "Equal price", "no other system costs as little as the Conductor")

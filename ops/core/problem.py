@@ -161,6 +161,7 @@ class Grade(NamedTuple):
 
     @property
     def correct(self) -> bool:
+        """True if the score is 1."""
         return self.score >= 1.0
 
 

@@ -21,7 +21,9 @@ class NamedEntry(Protocol):
     """An entry of a registry. Its name is that of its module."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The entry's name."""
+        ...
 
 
 T = TypeVar("T", bound=NamedEntry)

@@ -26,7 +26,8 @@ class Batcher(Generic[Item, Result]):
     _waiting: dict[asyncio.AbstractEventLoop, list[tuple[Item, asyncio.Future[Result]]]] = field(default_factory=dict)
 
     async def submit(self, item: Item) -> Result:
-        """Add an item to the current batch and return its result."""
+        """Add an item to the current batch and return its result. Raises the exception that `work` returned for it or
+        raised."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Result] = loop.create_future()
         if (waiting := self._waiting.get(loop)) is None:

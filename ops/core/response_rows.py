@@ -71,8 +71,8 @@ COLUMNS = {
 }
 """The columns of a table with their Arrow types: those of the row, of its response and of the response's usage."""
 _ROW_FIELDS = tuple(name for name in COLUMNS if name not in RESPONSE_COLUMNS)
-_OPTIONAL = tuple(USAGE_COLUMNS)[2:]
-"""Columns that tables of an earlier version lack."""
+OPTIONAL_COLUMNS = tuple(USAGE_COLUMNS)[2:]
+"""Columns that tables of an earlier version lack, and that are read with the defaults of `Usage`."""
 
 
 def response_file(folder: Path, worker: str, benchmark: str) -> Path:
@@ -93,7 +93,7 @@ def load_responses(folder: Path) -> list[ResponseRow]:
 def _read_table(file: Path) -> list[ResponseRow]:
     with open_table(file, REMEDY) as table:
         present = [name for name in COLUMNS if name in table.schema_arrow.names]
-        if missing := [name for name in COLUMNS if name not in present and name not in _OPTIONAL]:
+        if missing := [name for name in COLUMNS if name not in present and name not in OPTIONAL_COLUMNS]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
         rows = [ResponseRow.from_columns(columns) for columns in table.read(present).to_pylist()]
     if unknown := {row.status for row in rows} - set(get_args(Status)):

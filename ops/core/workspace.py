@@ -74,6 +74,7 @@ class Workspace:
 
     @property
     def dagster_home(self) -> Path:
+        """The folder of Dagster's instance (`$DAGSTER_HOME`)."""
         return self.state / "dagster"
 
     @property

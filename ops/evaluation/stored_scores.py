@@ -46,7 +46,7 @@ def read_policy_scores(setup: Setup, policy: Path, name: str, benchmarks: Sequen
 def scores_key(setup: Setup, policy: Path, questions: Sequence[Problem]) -> Key:
     """Return the keys of everything that a policy's scores on a benchmark depend on.
 
-    `setup` must be the result of `Setup.asked_on` for the benchmark.
+    `setup` must be the result of `Setup.for_benchmark` for the benchmark.
     """
     return {
         "policy": policy_key(policy),

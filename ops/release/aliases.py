@@ -27,6 +27,7 @@ from ops.release.mlflow_store import (
 )
 from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.release.registry import VERDICT_FILE
+from ops.release.version_facts import DECISION, GAIN, describe_gain, store_facts
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -50,8 +51,9 @@ def promote_version(workspace: Workspace, version: str, decision: GateDecision, 
     back is promoted again only by an override. Nothing is written if the version is already the champion.
 
     Raises `RegistryError` if there is no such version, `ChampionChangedError` if the champion is no longer the one in
-    `decision.against`, `Refused` if the version's lineage is incomplete or a file differs from the registered one (an
-    override does not change that), and `Locked` if another process keeps the lock of the champion for too long.
+    `decision.against`, `ReleaseRefusedError` if the version's lineage is incomplete or a file differs from the
+    registered one (an override does not change that), and `ChampionLockedError` if another process keeps the lock of
+    the champion for too long.
     """
     with lock_champion(workspace), connect(workspace) as client:
         known = read_version(client, version)
@@ -82,8 +84,12 @@ def promote_version(workspace: Workspace, version: str, decision: GateDecision, 
                 "override": f"{decision.override.name}: {decision.override.reason}",
                 "overridden_at": datetime.now(UTC).isoformat(timespec="seconds"),
             }
+        facts = {DECISION: tags.get("override", tags["verdict"])}
+        if dossier is not None and (gain := describe_gain(dossier)):
+            tags, facts = tags | {"gain": gain}, facts | {GAIN: gain}
         for name, value in tags.items():
             client.set_model_version_tag(MODEL_NAME, version, name, value)
+        store_facts(client, version, facts)
         if promoted:
             _set_champion(client, known, now)
     return promoted
@@ -101,8 +107,8 @@ def roll_back_champion(
     champion; None accepts any.
 
     Raises `ChampionChangedError` if another version is champion, `RegistryError` if there is no champion or it replaced
-    no version, `Refused` if a file of the previous version differs from the registered one, `ConfigError` if the reason
-    is blank, and `Locked`.
+    no version, `ReleaseRefusedError` if a file of the previous version differs from the registered one, `ConfigError`
+    if the reason is blank, and `ChampionLockedError`.
     """
     if not reason.strip():
         raise ConfigError(

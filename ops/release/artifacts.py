@@ -19,6 +19,8 @@ from ops.core.workspace import Workspace
 from ops.release.lineage import ReleaseRefusedError
 from ops.release.mlflow_store import MODEL_NAME, RegisteredVersion, connect
 
+RESTORE_ARTIFACTS = "Restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
+"""What helps if a file of a version is damaged."""
 FILES_TAG = "files"
 """The tag of a version that holds the SHA-256 of each of its files, as JSON."""
 _HASHED_PARTS = ("artifacts/policy", "artifacts/pool.yaml", "agent.py", "code")
@@ -58,11 +60,11 @@ def check_files(version: str, model: Path, tags: Mapping[str, str]) -> None:
         if known.get(name) == found.get(name):
             continue
         what = "is gone" if name not in found else "was not registered" if name not in known else "has changed"
-        restore = "restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
         raise ReleaseRefusedError(
-            f"{model / name}: {what} since version {version} was registered. Go back with `podium rollback --reason "
-            f"WHY`; {restore if name in known else 'remove that file'}; or delete "
-            f"version {version} in MLflow and materialize registered_model, which registers the policy again"
+            f"{model / name}: {what} since version {version} was registered. "
+            f"{RESTORE_ARTIFACTS if name in known else 'Remove that file'}; go back with `podium rollback --reason "
+            f"WHY`; or delete version {version} in MLflow and materialize registered_model, which registers the "
+            "policy again"
         )
 
 

@@ -13,10 +13,10 @@ import yaml
 
 from ops.config import Serving
 from ops.core.atomic import create_folder_atomically
-from ops.core.errors import DataError
+from ops.core.errors import DataError, first_line
 from ops.core.workspace import Workspace
 from ops.release import mlflow_store
-from ops.release.artifacts import check_files, locate_model_folder
+from ops.release.artifacts import RESTORE_ARTIFACTS, check_files, locate_model_folder
 from ops.release.lineage import ReleaseRefusedError
 from ops.release.trace_writer import TraceWriter
 from ops.release.tracing import build_request_trace, store_traces
@@ -111,8 +111,9 @@ class RegisteredVersions:
             places = {name: folder / flavor["artifacts"][name]["path"] for name in ("policy", "pool")}
             settings = dict(flavor.get("config") or {})
         except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-            remedy = "Restore the artifacts, or register the policy again"
-            raise DataError(file, "", f"is not a file of a registered version ({error!r})", remedy) from None
+            said = f"is not the file of a registered version ({type(error).__name__}: {first_line(error)})"
+            again = f"or delete version {version} in MLflow and materialize registered_model"
+            raise DataError(file, "", said, f"{RESTORE_ARTIFACTS}; {again}") from None
         return VersionFiles(version, places["policy"], places["pool"], settings)
 
     def _fetch_folder(self, registered: mlflow_store.RegisteredVersion) -> Path:

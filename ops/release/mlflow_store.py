@@ -25,7 +25,12 @@ MODEL_NAME = "conductor"
 """The name of the registered model."""
 EXPERIMENT_NAME = "podium"
 """The name of the experiment that holds the runs and traces of Podium."""
-EXPERIMENT_DESCRIPTION = "Released versions of the Conductor, and the traces of evaluation and serving."
+EXPERIMENT_DESCRIPTION = (
+    "Released versions and evaluations of the Conductor, and the traces of evaluation and serving. The tag "
+    "`podium.purpose` says what a run was for: release, evaluation or study."
+)
+RUN_SOURCE = "podium"
+"""The source that MLflow shows for Podium's runs."""
 CHAMPION, CHALLENGER, PREVIOUS = "champion", "challenger", "previous"
 """Aliases. `previous` is the replaced champion, the target of a rollback."""
 _QUIET_VARIABLES = {

@@ -10,6 +10,7 @@ from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import format_markdown_table
 from ops.release.lineage import Lineage, describe_cost
+from ops.release.version_facts import ACCURACY, COST, PAID, POOL, insert_facts
 from ops.results.leaderboard import format_interval
 from ops.results.statistics import average_estimates
 from ops.results.summary import Summary, mean_usd, summarize
@@ -58,10 +59,13 @@ class Release:
 
     def write_summary(self) -> str:
         """Return two sentences: what the version is, and what it reaches."""
-        of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.pool.workers)} workers)"
+        return f"{self._describe_identity()} {self.describe_result()}"
+
+    def _describe_identity(self) -> str:
+        of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.pool.names)} workers)"
         seed = f", seed {self.seed}" if self.seed else ""
         synthetic = "Synthetic demo. " if self.is_synthetic else ""
-        return f"{synthetic}{of}{seed}. {self._describe_author()}{self.describe_result()}"
+        return f"{synthetic}{of}{seed}. {self._describe_author()}".rstrip()
 
     def _describe_author(self) -> str:
         """What writes the workflows of an untrained policy; empty for a trained one."""
@@ -71,7 +75,12 @@ class Release:
         return "Not trained: one fixed workflow for every question. " if policy is not None else ""
 
     def describe_result(self) -> str:
-        """Return a sentence with the mean accuracies and the cost, as far as the version was scored."""
+        """Return the mean accuracies and the cost in sentences, as far as the version was scored."""
+        if not (accuracy := self._describe_accuracy()):
+            return "It was not scored."
+        return f"Accuracy (95 % interval): {accuracy}. The workers cost ${mean_usd(self.rows):.5f} for each question."
+
+    def _describe_accuracy(self) -> str:
         summaries = summarize(self.rows)
         said = []
         for label, names in (("in-domain", training_benchmarks()), ("out-of-distribution", ood_benchmarks())):
@@ -79,10 +88,7 @@ class Release:
             if scored:
                 mean = average_estimates(scored)
                 said.append(f"{100 * mean.mean:.1f} % {label} ({format_interval(mean)})")
-        if not said:
-            return "It was not scored."
-        usd = mean_usd(self.rows)
-        return f"Accuracy (95 % interval): {', '.join(said)}. The workers cost ${usd:.5f} for each question."
+        return ", ".join(said)
 
     def write_description(self, experiment_of: Mapping[str, str]) -> str:
         """Return the description of the version in Markdown. `experiment_of` maps a training run or a checkpoint to its
@@ -93,9 +99,17 @@ class Release:
         if self.checkpoint:
             at = f"#/experiments/{experiment_of[self.checkpoint]}/models/{self.checkpoint}"
             trained += f" Checkpoint: [{self.checkpoint}]({at})."
-        scores = _scores_table(summaries) if (summaries := summarize(self.rows)) else ""
-        parts = (self.write_summary(), f"Cost: {describe_cost(self.lineage.as_tags())}", scores)
-        return "\n\n".join((*parts, f"{trained} The model card is `{CARD_FILE}` among the artifacts."))
+        scores = _scores_table(summaries) if (summaries := summarize(self.rows)) else "It was not scored."
+        files = f"The model card is `{CARD_FILE}` among the artifacts."
+        return insert_facts(f"{self._describe_identity()}\n\n{scores}\n\n{trained} {files}", self._list_facts())
+
+    def _list_facts(self) -> dict[str, str]:
+        workers = f"`{self.pool.name}`, {len(self.pool.names)} workers: {', '.join(self.pool.names)}"
+        made = {PAID: describe_cost(self.lineage.as_tags())}
+        if not (accuracy := self._describe_accuracy()):
+            return {POOL: workers} | made
+        cost = f"${mean_usd(self.rows):.5f} a question for the calls of its workers"
+        return {ACCURACY: f"{accuracy}; 95 % intervals", COST: cost, POOL: workers} | made
 
     def write_model_card(self, scope: TrainingScope | None) -> str:
         """Return the model card in Markdown. `scope` decides whether a question lies outside of the training; None if

@@ -18,14 +18,15 @@ from ops.config import Pool, digest, dump_settings, hyperparameters
 from ops.core.atomic import sha256_of
 from ops.core.digests import DIGEST_SUFFIX, SUMS_FILE
 from ops.core.installation import resources_folder
+from ops.core.mlflow_runs import PURPOSE_TAG, name_run
 from ops.core.workspace import Workspace
 from ops.release.artifacts import FILES_TAG, hash_files
 from ops.release.lineage import COST_TAGS, Lineage, read_question_keys
-from ops.release.mlflow_store import MODEL_NAME, get_or_create_experiment
+from ops.release.mlflow_store import MODEL_NAME, RUN_SOURCE, get_or_create_experiment
 from ops.release.model_card import CARD_FILE, MODEL_DESCRIPTION, Release
 from ops.release.requirements import list_requirements
 from ops.results.statistics import average_estimates
-from ops.results.summary import select_grades, summarize
+from ops.results.summary import mean_usd, select_grades, summarize
 from ops.results.table import Rows, save_rows
 from ops.serving.scope import TrainingScope
 from ops.serving.worker_strengths import WorkerStrengths
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-RUN_SOURCE = "podium"
-"""The source that MLflow shows for the runs of versions."""
 INPUT_EXAMPLE = {"input": [{"role": "user", "content": "What is 6 * 7?"}]}
 """The question that MLflow shows as the example of a version's input."""
 _EXCLUDED_FILES = ("checkpoint-*", "optimizer*", "*.bin", "*.pt", "*.pkl", "__pycache__", SUMS_FILE)
@@ -55,10 +54,13 @@ def log_version(
     parameters = {} if release.recipe is None else hyperparameters(release.recipe)
     if (scope := measure_scope(workspace, release)) is not None:
         parameters["scope.least"] = f"{scope.min_known_share:.4f}"
-    of_run = tags | described | _source_tags(release.lineage)
+    if not math.isnan(usd := mean_usd(release.rows)):
+        tags = tags | {"usd_a_question": f"{usd:.6f}"}
+    tags = tags | {"pool": release.pool.name}
+    of_run = tags | described | _source_tags(release.lineage) | {PURPOSE_TAG: "release"}
     with (
         TemporaryDirectory() as scratch,
-        mlflow.start_run(experiment_id=home, run_name=tags["recipe"], tags=of_run) as active,
+        mlflow.start_run(experiment_id=home, run_name=name_run("release", tags["policy"]), tags=of_run) as active,
     ):
         files = _stage_contents(workspace, Path(scratch), policy, release, scope)
         found = hash_files({
@@ -147,6 +149,9 @@ def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> Non
     if release.checkpoint is not None:
         experiments[release.checkpoint] = str(client.get_logged_model(release.checkpoint).experiment_id)
     client.update_model_version(MODEL_NAME, made.version, release.write_description(experiments))
+    name = name_run("release", f"of version {made.version}", release.lineage.policy)
+    client.update_run(str(made.run_id), name=name)
+    client.set_tag(str(made.run_id), "model_version", str(made.version))
     for stage, run in runs.items():
         client.set_tag(str(made.run_id), f"training_run.{stage}", run)
         client.set_tag(run, "release_run", str(made.run_id))

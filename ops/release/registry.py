@@ -13,6 +13,7 @@ from ops.core.digests import DIGEST_SUFFIX, check_digest
 from ops.core.errors import DataError, first_line
 from ops.core.workspace import Workspace
 from ops.core.workspace_parts import record_parts
+from ops.release.artifacts import RESTORE_ARTIFACTS
 from ops.release.lineage import Lineage
 from ops.release.mlflow_store import (
     CHALLENGER,
@@ -25,6 +26,7 @@ from ops.release.mlflow_store import (
     read_version,
     store_exists,
 )
+from ops.release.version_facts import REPORT, store_facts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -142,7 +144,8 @@ def attach_file(workspace: Workspace, registered: RegisteredVersion, file: Path,
 
 
 def attach_to_policy(workspace: Workspace, policy: str, files: Sequence[Path], folder: str) -> list[str]:
-    """Add files to the artifacts of every version with that policy. They replace files of the same names.
+    """Add files to the artifacts of every version with that policy, and link the first one in the version's description
+    as its report. They replace files of the same names.
 
     Returns these versions, the oldest first; the list is empty if the policy is not registered.
     """
@@ -153,6 +156,9 @@ def attach_to_policy(workspace: Workspace, policy: str, files: Sequence[Path], f
         for model_version in found:
             for file in files:
                 client.log_artifact(str(model_version.run_id), str(file), folder)
+            home = client.get_run(str(model_version.run_id)).info.experiment_id
+            place = f"#/experiments/{home}/runs/{model_version.run_id}/artifacts/{folder}/{files[0].name}"
+            store_facts(client, str(model_version.version), {REPORT: f"[{files[0].name}]({place})"})
         return sorted((str(model_version.version) for model_version in found), key=int)
 
 
@@ -214,7 +220,7 @@ def load_scores(workspace: Workspace, registered: RegisteredVersion) -> pl.LazyF
     """
     from ops.results.table import scan_rows
 
-    remedy = f"Restore the store's artifacts from a backup, or delete version {registered.version} in MLflow"
+    remedy = f"{RESTORE_ARTIFACTS}, or delete version {registered.version} in MLflow"
     with connect(workspace) as client, TemporaryDirectory() as folder:
         _download_artifact(client, registered.run_id, f"{SCORES_FILE}{DIGEST_SUFFIX}", Path(folder))
         file = Path(client.download_artifacts(registered.run_id, SCORES_FILE, folder))
@@ -251,19 +257,18 @@ def _find_same_content(client: MlflowClient, content: str, lineage: Lineage) -> 
 def _load_json_artifact(client: MlflowClient, registered: RegisteredVersion, name: str, folder: Path) -> Any:
     """Return a JSON file among the artifacts of a version's run; None if there is none. Raises `RegistryError` for one
     that is not what was written."""
-    remedy = "Restore the artifacts from a backup (`podium restore FILE --only artifacts --replace`)"
     try:
         _download_artifact(client, registered.run_id, f"{name}{DIGEST_SUFFIX}", folder)
         text = _download_artifact(client, registered.run_id, name, folder)
         if text is None:
             return None
-        check_digest(folder / name, remedy, missing="accepted")
+        check_digest(folder / name, RESTORE_ARTIFACTS, missing="accepted")
         return json.loads(text)
     except (DataError, ValueError, OSError) as error:
         place = client.get_run(registered.run_id).info.artifact_uri
+        said = error.problem if isinstance(error, DataError) else first_line(error)
         raise RegistryError(
-            f"{place}/{name}: is not what was written about version {registered.version} ({first_line(error)}). "
-            f"{remedy}"
+            f"{place}/{name}: is not what was written about version {registered.version} ({said}). {RESTORE_ARTIFACTS}"
         ) from error
 
 

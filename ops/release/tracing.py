@@ -7,15 +7,11 @@ MLflow has open in this process (`attach_to_span`).
 from __future__ import annotations
 
 import json
-import logging
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ops.benchmarks.registry import is_confidential
-from ops.core.errors import first_line
 from ops.core.installation import require_mlflow
 from ops.core.response import Response
 from ops.workflow.execution import rebuild_messages
@@ -24,12 +20,9 @@ from ops.workflow.trace import QuestionTrace, StepTrace, WorkflowTrace
 if TYPE_CHECKING:
     from mlflow.entities import LiveSpan, Span
 
-    from ops.core.workspace import Workspace
-    from ops.results.outcome_rows import OutcomeRow
     from ops.serving.answer import Answer, TimedCompletion
     from ops.serving.http.routes import RequestRecord
 
-log = logging.getLogger(__name__)
 WRITTEN_AGAINST = {"mlflow": "3.17.2"}
 """The MLflow version whose private names this module uses: the attributes below, and `TracingClient`."""
 _USAGE, _COST, _MODEL = "mlflow.chat.tokenUsage", "mlflow.llm.cost", "mlflow.llm.model"
@@ -39,6 +32,8 @@ _TRACE, _TYPE, _INPUTS, _OUTPUTS = (
 _TAG = "mlflow.traceTag."
 _NAME = "mlflow.traceName"
 """MLflow's own attributes (mlflow.tracing.constant), which its UI sums and shows as columns."""
+WITHHELD_BY_CLIENT = "The client asked with `store: false` that question and answer are not stored."
+"""What a trace of a request says instead of its texts."""
 _MIN_SPAN_S = 0.001
 """A wait of fewer seconds gets no span."""
 
@@ -147,17 +142,17 @@ def _to_nanoseconds(seconds: float) -> int:
 def build_request_trace(record: RequestRecord) -> TaggedTrace:
     """Build the trace of a served request: its time in the queue, each completion of the Conductor, and each executed
     workflow."""
-    answer = record.answer
+    answer, withheld = record.answer, "" if record.texts else WITHHELD_BY_CLIENT
     root = SpanTree(
         record.route,
         "AGENT",
         record.arrived,
         record.ended,
         succeeded=answer.text is not None,
-        inputs={"question": answer.problem.question} if record.texts else None,
-        outputs={"answer": answer.text} if record.texts and answer.text is not None else None,
+        inputs=_show({"question": answer.problem.question}, withheld),
+        outputs=_show({"answer": answer.text}, withheld),
         attributes=answer.as_account(texts=False),
-        children=_answer_spans(answer, record.texts),
+        children=_answer_spans(answer, withheld),
     )
     return TaggedTrace(root, {"request": record.request_id, "version": answer.version, "status": answer.status})
 
@@ -170,14 +165,15 @@ def build_answer_tree(answer: Answer, ended: float) -> SpanTree:
         answer.began,
         ended,
         succeeded=answer.text is not None,
-        children=_answer_spans(answer, True),
+        children=_answer_spans(answer, ""),
     )
 
 
-def build_execution_tree(run: QuestionTrace, name: str, *, texts: bool = True) -> SpanTree:
+def build_execution_tree(run: QuestionTrace, name: str, *, withheld: str = "") -> SpanTree:
     """Build the tree of the execution of one question.
 
-    With `texts` false, for a confidential benchmark, the tree contains no question, subtask, response or error message.
+    If `withheld` is a reason why texts must not be stored, the tree has this reason in place of inputs and outputs, and
+    contains no question, subtask, response or error message.
     A step that was not run is a span of length 0, so that the tree shows the whole workflow. If the Conductor was
     allowed several rounds, each round is a span.
     """
@@ -188,9 +184,9 @@ def build_execution_tree(run: QuestionTrace, name: str, *, texts: bool = True) -
             "CHAIN",
             *_start_and_end([each]),
             succeeded=each.status == "answered",
-            outputs=_answer_output(each, texts),
+            outputs=_show({"answer": each.answer}, withheld),
             attributes=_workflow_totals(each),
-            children=_step_spans(each, texts),
+            children=_step_spans(each, withheld),
         )
         for number, each in enumerate(run.executions, start=1)
     ]
@@ -200,23 +196,28 @@ def build_execution_tree(run: QuestionTrace, name: str, *, texts: bool = True) -
         began,
         ended,
         succeeded=run.answer is not None,
-        inputs={"question": run.executions[0].question} if texts and run.executions else None,
-        outputs=_answer_output(run, texts),
+        inputs=_show({"question": run.executions[0].question}, withheld) if run.executions else None,
+        outputs=_show({"answer": run.answer}, withheld),
         attributes=_execution_totals(run),
         children=below if run.stop_reason else [span for each in below for span in each.children],
     )
 
 
-def _answer_spans(answer: Answer, texts: bool) -> list[SpanTree]:
+def _show(texts: dict[str, Any], withheld: str) -> dict[str, Any]:
+    """Return the texts, or the reason for which they are withheld."""
+    return {"withheld": withheld} if withheld else texts
+
+
+def _answer_spans(answer: Answer, withheld: str) -> list[SpanTree]:
     parts: list[SpanTree] = []
     if answer.waited_s > _MIN_SPAN_S:
         parts.append(SpanTree("waiting for a place", "TASK", answer.began, answer.began + answer.waited_s))
     for number, draft in enumerate(answer.completions, start=1):
-        parts += _completion_spans(draft, "Conductor" if number == 1 else f"Conductor ({number})", texts)
-    return parts + [build_execution_tree(run, "workflow", texts=texts) for run in answer.runs]
+        parts += _completion_spans(draft, "Conductor" if number == 1 else f"Conductor ({number})", withheld)
+    return parts + [build_execution_tree(run, "workflow", withheld=withheld) for run in answer.runs]
 
 
-def _completion_spans(draft: TimedCompletion, name: str, texts: bool) -> Iterator[SpanTree]:
+def _completion_spans(draft: TimedCompletion, name: str, withheld: str) -> Iterator[SpanTree]:
     if draft.started - draft.requested > _MIN_SPAN_S:
         yield SpanTree("waiting for the Conductor", "TASK", draft.requested, draft.started)
     written = draft.completion
@@ -226,20 +227,20 @@ def _completion_spans(draft: TimedCompletion, name: str, texts: bool) -> Iterato
         draft.started,
         draft.ended,
         succeeded=written is not None,
-        inputs={"messages": list(draft.messages)} if texts else None,
-        outputs=_chat_output(written.text) if texts and written is not None else None,
+        inputs=_show({"messages": list(draft.messages)}, withheld),
+        outputs=_show(_chat_output(written.text), withheld) if written is not None else None,
         # Without a model name, because MLflow would look up its price and load LiteLLM for it.
-        attributes=({"error": draft.error} if texts and draft.error else {})
+        attributes=({"error": draft.error} if draft.error and not withheld else {})
         | ({} if written is None else {_USAGE: _token_usage(written.prompt_tokens, written.tokens)})
         | ({} if written is None or written.response is None else _cost_attributes(written.worker, written.response)),
     )
 
 
-def _step_spans(trace: WorkflowTrace, texts: bool) -> list[SpanTree]:
-    return [_step_span(trace, step, texts) for step in trace.steps]
+def _step_spans(trace: WorkflowTrace, withheld: str) -> list[SpanTree]:
+    return [_step_span(trace, step, withheld) for step in trace.steps]
 
 
-def _step_span(trace: WorkflowTrace, step: StepTrace, texts: bool) -> SpanTree:
+def _step_span(trace: WorkflowTrace, step: StepTrace, withheld: str) -> SpanTree:
     is_call = step.key != ""
     return SpanTree(
         f"{step.index + 1} · {step.worker}" + ("" if is_call else f" ({step.status.replace('_', ' ')})"),
@@ -247,9 +248,9 @@ def _step_span(trace: WorkflowTrace, step: StepTrace, texts: bool) -> SpanTree:
         trace.started_at + step.started_s,
         trace.started_at + step.ended_s,
         succeeded=step.status in ("ok", "pruned"),
-        inputs={"messages": rebuild_messages(trace, step.index)} if texts and is_call else None,
-        outputs=_chat_output(step.response.text) if texts and step.status == "ok" else None,
-        attributes=_step_attributes(step, texts),
+        inputs=_show({"messages": rebuild_messages(trace, step.index)}, withheld) if is_call else None,
+        outputs=_show(_chat_output(step.response.text), withheld) if step.status == "ok" else None,
+        attributes=_step_attributes(step, not withheld),
     )
 
 
@@ -298,69 +299,7 @@ def _chat_output(text: str) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "content": text}}]}
 
 
-def _answer_output(run: WorkflowTrace | QuestionTrace, texts: bool) -> dict[str, str] | None:
-    return {"answer": run.answer} if texts and run.answer is not None else None
-
-
 def _start_and_end(traces: Sequence[WorkflowTrace]) -> tuple[float, float]:
     if not traces:
         return 0.0, 0.0
     return traces[0].started_at, max(trace.started_at + trace.wall_s for trace in traces)
-
-
-# ── a sample of an evaluation ────────────────────────────────────────────────
-
-
-class TraceSample:
-    """Collects the first executions of every benchmark during an evaluation, up to a fixed number each, and stores them
-    at its end."""
-
-    def __init__(self, per_benchmark: int) -> None:
-        self._per_benchmark = per_benchmark
-        self._kept: list[tuple[OutcomeRow, QuestionTrace]] = []
-        self._recorded: Counter[str] = Counter()
-
-    def record(self, rows: Sequence[OutcomeRow], traces: Sequence[QuestionTrace]) -> None:
-        """Receive executed questions and their traces from the evaluation."""
-        for row, trace in zip(rows, traces, strict=True):
-            if trace.executions and self._recorded[row.benchmark] < self._per_benchmark:
-                self._recorded[row.benchmark] += 1
-                self._kept.append((row, trace))
-
-    def export(self, workspace: Workspace, system: str) -> list[str]:
-        """Write the collected executions into the workspace's MLflow store, and return the ids of the traces. Those of
-        a confidential benchmark have no texts.
-
-        If MLflow does not accept them, a warning is logged and nothing is raised, because the scores, which cost money,
-        are complete without the traces.
-        """
-        if not self._kept:
-            return []
-        require_mlflow()
-        from mlflow.exceptions import MlflowException
-
-        try:
-            return self._export(workspace, system)
-        except (MlflowException, OSError) as error:  # requests' errors are OSErrors
-            log.warning("MLflow took no traces of %s (%s); the scores are complete", system, first_line(error))
-            return []
-
-    def _export(self, workspace: Workspace, system: str) -> list[str]:
-        from ops.release.mlflow_store import connect, get_or_create_experiment
-
-        with connect(workspace) as client:
-            traces = [
-                TaggedTrace(
-                    build_execution_tree(trace, row.problem_key, texts=not is_confidential(row.benchmark)),
-                    {
-                        "benchmark": row.benchmark,
-                        "problem": row.problem_key,
-                        "system": system,
-                        "outcome": row.outcome,
-                        "trace": row.trace,
-                        "shape": row.shape,
-                    },
-                )
-                for row, trace in self._kept
-            ]
-            return store_traces(workspace.mlflow_uri, get_or_create_experiment(client, workspace), traces)

@@ -103,6 +103,17 @@ class RunInfo(NamedTuple):
         return f"{self.recipe} --seed {self.seed}"
 
 
+class TrainingCost(NamedTuple):
+    """What a policy's training took, over all of its stages."""
+
+    steps: int
+    rollouts: int
+    seconds: float
+    """Wall time."""
+    usd: float
+    """What the answers of the workers in the rollouts cost when they were first given."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """All stored results of one policy."""
@@ -115,6 +126,8 @@ class Evidence:
     """The name of the worker that is best on the training mix. It is chosen without the test questions."""
     curves: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The rows of the training curve of each training stage."""
+    training_cost: TrainingCost | None = None
+    """What the training took; None if nothing was trained, or if a stage has not finished."""
     worker_scores: Mapping[str, Mapping[str, Sequence[Sequence[float]]]] = field(default_factory=dict)
     """The scores of all workers in [0, 1], or NaN where unknown: benchmark → question → worker → repeat. The oracle
     chooses among them."""

@@ -31,6 +31,8 @@ class Table(NamedTuple):
     """The indices of the highlighted rows, which are the Conductor's or the most important ones."""
     note: str = ""
     """An explanation below the table."""
+    is_folded: bool = False
+    """Whether the page shows the table only when a reader opens it, because a chart or another table has the result."""
 
     @property
     def numeric_columns(self) -> list[bool]:

@@ -17,10 +17,10 @@ from ops.evaluation.stored_scores import COLD_START, CONDUCTOR
 from ops.evaluation.stored_studies import Study, StudyInputs, StudyStore
 from ops.evaluation.study import STUDIES
 from ops.precaching.profiles import find_best_worker
-from ops.reports.evidence import Evidence, Experiment, RunInfo, System, make_random_worker
+from ops.reports.evidence import Evidence, Experiment, RunInfo, System, TrainingCost, make_random_worker
 from ops.results.summary import grades_by_repeat
 from ops.results.table import Rows
-from ops.training.run.training_run import read_curve
+from ops.training.run.training_run import RunResult, read_curve
 
 WORKER_PREFIX = "worker "
 """The prefix of the name of a single worker as a system (`ops.evaluation.comparison`)."""
@@ -48,12 +48,26 @@ def gather_evidence(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -
         conductor_rows=rows.get(CONDUCTOR, ()),
         best_worker=_find_best_worker(setup) if workers else "",
         curves={stage: read_curve(folder) for stage, folder in runs.items()},
+        training_cost=_sum_training_cost(runs),
         worker_scores=_collect_worker_scores(rows) if every else {},
         experiments=_load_experiments(setup, runs, base_policy),
         training_experiments=tuple(
             name for name, entry in load_studies(setup.workspace.config).studies.items() if entry.trains_policies
         ),
         unreadable=absent,
+    )
+
+
+def _sum_training_cost(runs: Mapping[str, Path]) -> TrainingCost | None:
+    results = [RunResult.read(folder) for folder in runs.values()]
+    finished = [result for result in results if result is not None]
+    if not finished or len(finished) < len(results):
+        return None
+    return TrainingCost(
+        sum(each.steps for each in finished),
+        sum(each.rollouts for each in finished),
+        sum(each.seconds for each in finished),
+        sum(each.cost_usd for each in finished),
     )
 
 

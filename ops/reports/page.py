@@ -18,15 +18,21 @@ from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Exhibit, ExhibitContent, MadeExhibit, Table, report_file, synthetic_label
-from ops.reports.summary import ReleaseInfo, list_facts, write_sentences
+from ops.reports.summary import ReleaseInfo, describe_training_cost, list_facts, write_sentences
+
+LEAD_EXHIBIT = "accuracy_against_usd"
+"""The exhibit whose first chart stands on the first screen of the page, and not in its section."""
 
 
 def render_page(evidence: Evidence, exhibits: Sequence[MadeExhibit], release: ReleaseInfo) -> str:
     """Return the whole document. Its first screen shows the version, the gate's decision and the result."""
-    about = evidence.run
+    about, lead = evidence.run, next((made for made in exhibits if made.exhibit.name == LEAD_EXHIBIT), None)
+    parts = lead.content.parts if lead is not None and isinstance(lead.content, ExhibitContent) else ()
     return render_template(
         "report.html", title=f"Podium report: {about.recipe}, seed {about.seed}", evidence=evidence, made=exhibits,
-        label=synthetic_label(about), release=list_facts(release), said=write_sentences(evidence),
+        label=synthetic_label(about), release=list_facts(release), said=write_sentences(evidence, release.verdict),
+        cost=describe_training_cost(evidence),
+        picture=next((part for part in parts if not isinstance(part, Table)), None),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -57,35 +58,82 @@ def list_facts(release: ReleaseInfo) -> dict[str, str]:
     }
 
 
-def write_sentences(evidence: Evidence) -> list[str]:
-    """Return the result in sentences: accuracy, difference to the best worker, price; empty without scores."""
-    ours = evidence.conductor
+def write_sentences(evidence: Evidence, verdict: str = "") -> list[str]:
+    """Return what the Conductor is and reaches, how much better it is than the best worker at what price, and whether
+    to use it, in a sentence each; empty without scores. `verdict` is the gate's decision."""
+    ours, best = evidence.conductor, evidence.systems.get(evidence.best_worker)
     if ours is None:
         return []
+    workers = len(evidence.list_systems("worker"))
+    team = f"the {workers} workers of the pool" if workers else "the workers of the pool"
     solved = {group: ours.mean_accuracy(over) for group, over in evidence.groups.items()}
     reached = (
         f"{100 * each.mean:.1f} % of the {group} questions (95 % interval {format_interval(each)})"
         for group, each in solved.items()
     )
-    said = [f"The Conductor solves {' and '.join(reached)}."]
-    best = evidence.systems.get(evidence.best_worker)
-    against = [claim for claim in test_claims(evidence) if best is not None and claim.against.name == best.name]
+    task = f"The Conductor writes a workflow of calls to {team} `{evidence.run.pool}` for each question"
+    said = [f"{task}, and solves {' and '.join(reached)}."]
+    made = test_claims(evidence)
+    against = [claim for claim in made if best is not None and claim.against.name == best.name]
     if best is not None and against:
         said.append(
             f"The difference to the best worker ({_system_name(best.title)}) is "
-            f"{' and '.join(map(_describe_claim, against))}."
+            f"{', and '.join(map(_describe_claim, against))}."
         )
-    prices = [
-        f"{format_usd(ours.mean_usage(over).usd)} for each {group} question"
-        + (
-            f" ({ours.mean_usage(over).usd / best.mean_usage(over).usd:.2f} times the best worker's price)"
-            if best
-            else ""
+    else:
+        prices = (
+            f"{format_usd(ours.mean_usage(over).usd)} for each {group} question"
+            for group, over in evidence.groups.items()
         )
-        for group, over in evidence.groups.items()
-        if best is None or best.mean_usage(over).usd
-    ]
-    return [*said, f"Its workers cost {' and '.join(prices)}."] if prices else said
+        said.append(f"Its workers cost {' and '.join(prices)}, and no single worker was scored for comparison.")
+    return [*said, f"{_recommend(against)} {_list_objections(evidence, made, verdict)}"]
+
+
+def describe_training_cost(evidence: Evidence) -> str:
+    """Return a sentence with the steps, rollouts, minutes and USD of the training; empty if they are not known."""
+    cost = evidence.training_cost
+    if cost is None:
+        return ""
+    return (
+        f"Training took {cost.steps:,} steps with {cost.rollouts:,} rollouts in {cost.seconds / 60:,.1f} minutes. The "
+        f"answers of the workers in these rollouts cost {format_usd(cost.usd)} when they were first given."
+    )
+
+
+def _recommend(against: Sequence[Claim]) -> str:
+    """Whether to use the Conductor in place of the best worker, by the tested claims."""
+    if not against:
+        return "These measurements do not say whether to use it."
+    better = [claim.group for claim in against if claim.verdict == HOLDS]
+    if len(better) == len(against):
+        return "Use it where this gain is worth the price: it is significant on all questions."
+    if better:
+        return f"Use it for {' and '.join(better)} questions only: on the others no gain is proven."
+    return "Do not use it in place of the best worker: no gain is proven."
+
+
+def _list_objections(evidence: Evidence, claims: Sequence[Claim], verdict: str) -> str:
+    """Say what speaks against the Conductor: cheaper systems that are as accurate, dearer ones that are better, invalid
+    workflows, the gate, and problems that are not real."""
+    said = []
+    for claim in claims:
+        points, dearer = format_points(-claim.contrast.difference), claim.theirs.usd > claim.ours.usd
+        if claim.verdict == FAILS:
+            price = f"{format_usd(claim.theirs.usd)} instead of {format_usd(claim.ours.usd)} a question"
+            said.append(f"{claim.against.title} is {points} points more accurate {claim.group} ({price})")
+        elif claim.contrast.difference <= 0 and not dearer:
+            said.append(f"{claim.against.title} is as accurate {claim.group} and costs no more")
+    summaries = evidence.workflow_summaries.values()
+    written, answers = sum(each.written for each in summaries), sum(each.rows for each in summaries)
+    if written < answers:
+        said.append(f"{answers - written} of its {answers:,} workflows are invalid")
+    if verdict.startswith("not promoted"):
+        said.append("the promotion gate refused it")
+    if evidence.run.is_synthetic:
+        said.append(
+            "the questions are generated and the workers are small programs, so no figure holds for real models"
+        )
+    return f"What speaks against it: {'; '.join(said)}." if said else "Nothing in these measurements speaks against it."
 
 
 def _system_name(title: str) -> str:
@@ -95,5 +143,8 @@ def _system_name(title: str) -> str:
 def _describe_claim(claim: Claim) -> str:
     row = claim.contrast
     tells = "significant" if claim.verdict in (HOLDS, FAILS) else "not significant"
-    between = f"95 % interval {format_points(row.low)} to {format_points(row.high)}"
-    return f"{format_points(row.difference)} points {claim.group} ({between}; {tells} after adjustment)"
+    between = f"95 % interval {format_points(row.low)} to {format_points(row.high)}, {tells}"
+    ours, theirs = format_usd(claim.ours.usd), format_usd(claim.theirs.usd)
+    times = f"{claim.ours.usd / claim.theirs.usd:.2f} times its price, " if claim.theirs.usd else ""
+    price = f"at {times}{ours} instead of {theirs} a question"
+    return f"{format_points(row.difference)} points {claim.group} ({between}) {price}"

@@ -194,10 +194,11 @@ def estimate_of_score(score: Score) -> MeanEstimate:
 
 
 def build_reach_tables(reaches: Mapping[str, Reach]) -> dict[str, TableData]:
-    """Return the tables `reach` and `strategies_that_paid`, in which each item of `reaches` has its rows.
+    """Return the tables `reach` and `strategies_that_paid` for the Conductor's reach on several sets of questions.
 
-    `reach` shows which share of the questions some system answered (the ceiling) and the Conductor's share of these.
-    `strategies_that_paid` has a row for each shape of workflow.
+    `reaches` maps the name of a set of questions to the reach. The table `reach` has a row for each set, with the share
+    of questions that some system answered (the ceiling) and the Conductor's share of these. The table
+    `strategies_that_paid` has a row for each set and shape of workflow.
     """
     answerable = "some answer right, luck included"
     head = ["questions", answerable, "of those by the Conductor", "valid workflows", "right if valid"]

@@ -14,8 +14,8 @@ from ops.core.digests import replace_with_digest
 from ops.core.errors import DataError
 from ops.core.once import INCOMPLETE, Key
 from ops.core.response_rows import COLUMNS as RESPONSE_COLUMNS
+from ops.core.response_rows import OPTIONAL_COLUMNS, ResponseRow
 from ops.core.response_rows import REMEDY as RESPONSES_REMEDY
-from ops.core.response_rows import ResponseRow
 from ops.core.response_rows import arrow_schema as response_schema
 from ops.core.usage import USAGE_COLUMNS, Usage
 from ops.results.outcome_rows import CallUsage, OutcomeRow
@@ -146,12 +146,14 @@ def _complete_usage(parts: Collection[str]) -> pl.Expr:
     defaults."""
     import polars as pl
 
+    return pl.struct(pl.element().struct.field(name) if name in parts else _default_of_usage(name) for name in _USAGE)
+
+
+def _default_of_usage(name: str) -> pl.Expr:
+    import polars as pl
+
     types = {"int64": pl.Int64(), "string": pl.String(), "float64": pl.Float64()}
-    defaults = Usage().as_dict()
-    return pl.struct(
-        pl.element().struct.field(name) if name in parts else pl.lit(defaults[name], types[kind]).alias(name)
-        for name, kind in _USAGE.items()
-    )
+    return pl.lit(Usage().as_dict()[name], types[_USAGE[name]]).alias(name)
 
 
 def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
@@ -163,9 +165,10 @@ def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
     import polars as pl
 
     with open_table(file, remedy) as table:
-        if missing := [name for name in RESPONSE_COLUMNS if name not in table.schema_arrow.names]:
-            raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
-    return _scores_of_responses(pl.scan_parquet(file, glob=False))
+        absent = [name for name in RESPONSE_COLUMNS if name not in table.schema_arrow.names]
+    if missing := [name for name in absent if name not in OPTIONAL_COLUMNS]:
+        raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
+    return _scores_of_responses(pl.scan_parquet(file, glob=False).with_columns(map(_default_of_usage, absent)))
 
 
 def response_rows_as_scores(responses: Iterable[ResponseRow]) -> pl.LazyFrame:

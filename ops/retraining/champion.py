@@ -45,8 +45,8 @@ def load_champion(workspace: Workspace) -> Champion | None:
 def fetch_policy(workspace: Workspace, change: PoolChange) -> Path:
     """Copy the champion's policy to `runs/KEY/policy`, for a checkout in which it was not trained.
 
-    Raises `Refused` if the registry lacks files of the version or they differ from the registered ones, and `DataError`
-    if the version holds no policy.
+    Raises `ReleaseRefusedError` if the registry lacks files of the version or they differ from the registered ones, and
+    `DataError` if the version holds no policy.
     """
     folder = workspace.runs / change.policy / "policy"
     with fetch_model_folder(workspace, registry.get_version(workspace, change.version)) as model:

@@ -163,10 +163,11 @@ def estimate_oracle_rise(
     """Estimate by how much newcomers raise the oracle's accuracy; None if no problem was answered by newcomers and
     others.
 
-    The oracle chooses a worker for each problem without the answers on which the choice is scored (`gain_of_choice`),
-    so that a newcomer that is right by luck where others fail adds nothing. The estimate uses the problems that both
-    newcomers and others answered, and as many samples as every worker gave. With one sample, it can only find a
-    newcomer that is better on whole subjects or benchmarks. `subjects` maps the key of a problem to its subject.
+    The oracle chooses a worker for each problem without the answers on which the choice is scored
+    (`estimate_choice_gain`), so that a newcomer that is right by luck where others fail adds nothing. The estimate uses
+    the problems that both newcomers and others answered, and as many samples as every worker gave. With one sample, it
+    can only find a newcomer that is better on whole subjects or benchmarks. `subjects` maps the key of a problem to its
+    subject.
     """
     reached = [row for row in rows if row.status != "unreachable"]
     sides: dict[str, set[bool]] = defaultdict(set)

@@ -42,7 +42,7 @@ def update_card(card: PolicyCard, pool: Pool, data: Path) -> PolicyCard:
 
     A champion that was trained with descriptions of workers is offered newcomers at the next ordinals. A champion
     without descriptions writes invalid workflows when it sees an unknown ordinal, so newcomers are left out, as in
-    evaluation (`PolicyCard.with_newcomers`). Workers that the pool lacks keep their ordinals and are never offered.
+    evaluation (`PolicyCard.add_new_workers`). Workers that the pool lacks keep their ordinals and are never offered.
     Descriptions of newcomers, and of workers whose answers have changed, come from `data/profiles.json`; the others
     come from the policy's training. Raises `DataError` if a description is missing.
     """

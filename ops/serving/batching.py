@@ -109,7 +109,7 @@ class BatchWriter:
                 self._progress = time.monotonic()
             self._busy += 1
             task = loop.create_task(self._write_batches())
-            self._tasks.add(task)  # the event loop holds only weak references
+            self._tasks.add(task)  # the event loop itself holds only weak references to tasks
             task.add_done_callback(self._tasks.discard)
         return await prompt.future
 
@@ -135,7 +135,7 @@ class BatchWriter:
                     else:
                         prompt.future.set_result(BatchedCompletion(result, began))
         finally:
-            self._busy -= 1  # without an await since the queue was empty: the next prompt starts another task
+            self._busy -= 1  # there was no `await` since the queue was empty, so the next prompt starts another task
 
     def _next_batch(self) -> list[_Prompt]:
         """Take the next batch from the queue, and drop prompts whose requests were cancelled."""

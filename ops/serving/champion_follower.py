@@ -71,7 +71,7 @@ class VersionFollower:
         try:
             version = await asyncio.to_thread(self._source.find_current)
             missing = await asyncio.to_thread(self._source.explain_missing) if version is None else ""
-        except PodiumError as error:  # the registry is unavailable: the version in service is kept
+        except PodiumError as error:  # the registry is unavailable, so the version in service is kept
             self._on_attempt("unreachable", "")
             self._warn(str(error))
             return False

@@ -105,7 +105,7 @@ class ServingEngine:
         self._cache.close()
 
     def _current_client(self) -> WorkerClient:
-        # The calendar month is the account: the ledger's cap bounds the spending of all servers in it.
+        # The calendar month is the ledger's run, so that the cap applies to the spending of all servers in that month.
         month = current_month()
         if self._client is None or self._client[0] != month:
             cap = math.inf if self.settings.month_usd is None else self.settings.month_usd

@@ -91,7 +91,7 @@ class LoadedVersion:
         elif isinstance(conductor, ScratchConductor):
             threadpool_limits(settings.threads, user_api="blas")
         strengths = WorkerStrengths.from_dict(files.settings.get("strengths") or {})
-        if not strengths.accuracy:  # a version registered without profiles
+        if not strengths.accuracy:  # the version was registered without profiles
             strengths = WorkerStrengths.load(workspace.data)
         loaded = cls.from_parts(
             files.version, conductor, card, pool, settings, pool_file=file, strengths=strengths, on_batch=on_batch

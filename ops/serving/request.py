@@ -128,7 +128,7 @@ class ServedRequest:
                     return answer
                 election, team = _WorkflowVote(answer, Ballot.for_problem(answer.problem, vote)), self._make_team()
                 while wave := await election.next_wave():
-                    # All end before an error is raised, because calls in flight are paid for and must be cached.
+                    # All tasks end before an error is raised, because responses of calls in flight must be stored.
                     running = (
                         self._run_voter(each, vote.temperature, team) if each else self._run_first_workflow()
                         for each in wave
@@ -137,12 +137,12 @@ class ServedRequest:
                 self._voting = False
                 if answer.answer_run is not None:
                     self._set_status("answered", "")
-                else:  # nothing was kept
+                else:  # no answer was kept
                     answer.status = self._first_status
                     answer.fallbacks = [each._replace(then="nothing") for each in answer.fallbacks]
         except TimeoutError:
             if not limit.expired():
-                raise  # not the deadline: a bug
+                raise  # this was not caused by the deadline, so it is a bug
             self._voting = False
             self._set_status("timed_out", f"the deadline of {deadline_s:g} s passed")
         finally:
@@ -253,7 +253,7 @@ class ServedRequest:
         if isinstance(conductor, PromptedConductor):
             team = replace(self.loaded.team, client=self._budget)
             return await conductor.write_completion(messages, team, sample=seed), asked
-        assert batches is not None  # only a prompted Conductor has none
+        assert batches is not None  # only a prompted Conductor has no batch writer
         return await batches.write(messages, temperature=temperature, seed=seed)
 
     # ── executing ────────────────────────────────────────────────────────────
@@ -288,7 +288,7 @@ class ServedRequest:
         """The completion of a later round."""
         try:
             return [await self._request_completion(prompt) for prompt in prompts]
-        except PodiumError as error:  # a later round is missing, and the answer of the round before stands
+        except PodiumError as error:  # the later round failed, and the answer of the round before is returned
             self._record_fallback("writer_failed", "", str(error))
             return [""] * len(prompts)
 
@@ -320,7 +320,7 @@ class ServedRequest:
 
     def _report_progress(self, item: StepTrace | WorkflowTrace) -> None:
         self._record_step(item)
-        if isinstance(item, WorkflowTrace) and item.answer is not None:  # in case the next round fails
+        if isinstance(item, WorkflowTrace) and item.answer is not None:  # this is kept in case the next round fails
             self.answer.answer_run = QuestionTrace.from_execution(item)
 
     def _record_run(self, run: QuestionTrace) -> None:

@@ -49,7 +49,8 @@ class RequestBudget:
     ) -> Response:
         """Return a worker's response, as `Client.complete` does. Raises `RequestBudgetExceededError` as well."""
         price = self._prices[worker.name]
-        worst = price.compute_max_usd(max_prompt_tokens(messages), worker.max_tokens, worker.service_tier)
+        prompt_tokens = max_prompt_tokens(messages, worker.request_parameters)
+        worst = price.compute_max_usd(prompt_tokens, worker.max_tokens, worker.service_tier)
         if self._left_usd < worst:
             if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
                 return clean_stored_response(worker, hit)

@@ -55,12 +55,13 @@ _DEAD = """DELETE FROM holders
 
 
 class SharedLedgerStore:
-    """The ledger's tables in a schema of their own in the Postgres database at `url`
+    """A `LedgerStore` in a schema of its own in the Postgres database at `url`
     (``postgresql://USER:PASSWORD@HOST:PORT/DB``).
 
-    A process holds its blocks by a lease of `lease_s` seconds, which it renews while it runs. After the lease has
-    expired, the blocks are released and sent calls count as lost. A server that does not answer, for example during a
-    restart, is retried for `patience_s` seconds, and a pending commit is neither lost nor executed twice.
+    The interface documents the methods. A process holds its blocks by a lease of `lease_s` seconds, which it renews
+    while it runs. After the lease has expired, the blocks are released and sent calls count as lost. A server that does
+    not answer, for example during a restart, is retried for `patience_s` seconds, and a pending commit is neither lost
+    nor executed twice.
 
     Raises `ConfigError` if the package `psycopg` is not installed. Every method raises `LedgerUnavailable` if the
     server does not answer.

@@ -43,7 +43,7 @@ _SCHEMA = (
 
 
 class LocalLedgerStore:
-    """The ledger's tables in the SQLite file at `path`.
+    """A `LedgerStore` in the SQLite file at `path`, whose interface documents the methods.
 
     Every method may raise `sqlite3.Error`, and `DataError` for a file of another version.
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ops.benchmarks.graded import prepare_tables
 from ops.benchmarks.problem_files import read_evaluation_questions
+from ops.conductor.policy import policy_key
 from ops.conductor.stored_writer import StoredWriter, Writer, policy_id
 from ops.conductor.untrained import PromptedConductor, StaticConductor
 from ops.config import Setup, group_by_setup
@@ -22,9 +23,9 @@ from ops.evaluation.runner import evaluate, evaluate_method
 from ops.evaluation.stored_baselines import BaselineStore, list_baseline_stores
 from ops.evaluation.stored_scores import score_file, scores_key, with_execution_code
 from ops.grading.hidden_tests import check_hidden_tests
-from ops.release.tracing import TraceSample
+from ops.release.evaluation_runs import TraceSample
 from ops.results.outcome_rows import OutcomeRow
-from ops.results.table import iterate_records, reprice_rows, scan_rows
+from ops.results.table import concatenate_rows, iterate_records, reprice_rows, scan_rows
 from ops.workers.client import WorkerClient
 from ops.workflow.team import Team
 from ops.workflow.trace import QuestionTrace
@@ -54,9 +55,9 @@ def score_policy(
     so that an evaluation that was interrupted continues when it is started again.
 
     A policy that was trained in rounds runs in rounds, within the limits of its card. A policy that was trained with
-    worker descriptions is also offered workers that joined the pool later. Benchmarks without questions are left out. A
-    sample of the executions is logged to MLflow as traces. Raises `DataError`, `OverBudget` and `ConfigError`; no score
-    file changes then.
+    worker descriptions is also offered workers that joined the pool later. Benchmarks without questions are left out.
+    An evaluation run with a sample of the executions as traces is logged to MLflow. Raises `DataError`, `OverBudget`
+    and `ConfigError`; no score file changes then.
     """
     from ops.conductor.writer import load_conductor
 
@@ -92,8 +93,10 @@ def score_policy(
                     )  # fmt: skip
                     run_async(answering)
             rows.write(keys)
-        sample.export(setup.workspace, name)
-        return _read_at_prices(setup, files)
+        scores = _read_at_prices(setup, files)
+        played = concatenate_rows([scores[benchmark] for benchmark in questions_of])
+        sample.export(setup, name, policy_key(policy), questions_of, played)
+        return scores
 
 
 def _read_at_prices(setup: Setup, files: Mapping[str, Path]) -> dict[str, pl.LazyFrame]:

@@ -43,8 +43,8 @@ class PromotionOutcome:
 def judge_and_promote(setup: Setup, policy: Path, gate: PromotionGate) -> PromotionOutcome:
     """Judge the challenger by the promotion gate, and make it the champion if it passes.
 
-    The challenger must be the policy in folder `policy`. Raises `RegistryError`, `Refused`, `Overtaken` and
-    `DataError`.
+    The challenger must be the policy in folder `policy`. Raises `RegistryError`, `ReleaseRefusedError`,
+    `ChampionChangedError` and `DataError`.
     """
     workspace, tested = setup.workspace, read_comparison(setup, policy)
     challenger = registry.get_challenger_with_policy(workspace, tested.policy)
@@ -73,7 +73,7 @@ def promote_manually(
 
     `version` None stands for the challenger. `against` is the champion (or `NO_CHAMPION`) that the person agreed to
     replace; None stands for the present champion. Raises `RegistryError` if there is no such version, `ConfigError` for
-    a blank name or reason, `Refused` and `Overtaken`.
+    a blank name or reason, `ReleaseRefusedError` and `ChampionChangedError`.
     """
     before, known = registry.find_champion(workspace), find_version_to_promote(workspace, version)
     decision = override_decision(registry.load_decision(workspace, known.version), by, reason)
@@ -94,7 +94,7 @@ def roll_back(
 
     `run` identifies the caller's run, so that a repeated call changes nothing. `against` is the version that a person
     agreed to replace; None stands for the present champion. Raises `RegistryError` (also if another version became
-    champion meanwhile), `Refused`, and `ConfigError` without a reason.
+    champion meanwhile), `ReleaseRefusedError`, and `ConfigError` without a reason.
     """
     gone = registry.find_champion(workspace)
     back = aliases.roll_back_champion(

@@ -186,7 +186,7 @@ class Backend(Protocol):
     """The name of the database in messages, without a password."""
 
     def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
-        """Return the stored values of those keys that have an entry."""
+        """Return the stored values by key, for those keys that have an entry."""
         ...
 
     def insert(self, entries: Sequence[Entry]) -> None:
@@ -223,8 +223,12 @@ class Backend(Protocol):
         ...
 
     def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        """Yield the requests with the same messages, and those whose prompts are next in sorted order, at most `limit`
-        of each."""
+        """Yield the requests of stored responses that are similar to the request with these indexed parts, at most
+        `limit` of each kind.
+
+        First come those with the same messages, then those whose prompts follow in sorted order, then those whose
+        prompts precede.
+        """
         ...
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> Sequence[Claim | None]:

@@ -56,7 +56,8 @@ _PAGE = 1000
 
 
 class PostgresBackend:
-    """The store in the Postgres database at `url` (``postgresql://USER:PASSWORD@HOST:PORT/DB``).
+    """A `Backend` in the Postgres database at `url` (``postgresql://USER:PASSWORD@HOST:PORT/DB``), whose interface
+    documents the methods.
 
     `lease_s` is the duration of a claim in seconds (`LeasedClaims`), and `patience_s` the time in seconds for which a
     server that does not answer is retried. Raises `ConfigError` for an invalid URL, or if the package `psycopg` is not

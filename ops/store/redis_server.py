@@ -33,7 +33,8 @@ _PAGE = 500
 
 
 class RedisBackend:
-    """The store in the Redis server at `url` (``redis://HOST:PORT/DB``; ``rediss://`` for TLS).
+    """A `Backend` in the Redis server at `url` (``redis://HOST:PORT/DB``; ``rediss://`` for TLS), whose interface
+    documents the methods.
 
     `lease_s` is the duration of a claim in seconds (`LeasedClaims`). Raises `ConfigError` for an invalid URL, or if the
     package `redis` is not installed. Every method raises `CacheUnavailable` if the server does not answer.

@@ -66,7 +66,8 @@ _MAX_FAILURES = 50_000
 
 
 class SqliteBackend:
-    """Entries of all kinds in a folder's `responses.sqlite`, and the claims on them in a file beside it.
+    """A `Backend` in a folder's file `responses.sqlite`, with the claims in a file beside it. The interface documents
+    the methods.
 
     A file of an earlier version, which held responses only, is upgraded when it is opened. A damaged file raises
     `DamagedDatabaseError`, so that no response is paid for again before a user has decided to `repair` it.

@@ -202,7 +202,7 @@ class Caller:
             handle.raise_if_stopped()
             worker = handle.worker
             worst_usd = handle.price.compute_max_usd(
-                max_prompt_tokens(messages), worker.max_tokens, worker.service_tier
+                max_prompt_tokens(messages, worker.request_parameters), worker.max_tokens, worker.service_tier
             )
             reserved = await self._reserve(worst_usd + handle.excess_usd, turn)
             outgoing = OutgoingCall(reserved, self.account.purpose, handle.worker.name, key)

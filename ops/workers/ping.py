@@ -96,7 +96,8 @@ def _find_wrong_setting(worker: Worker, file: Path | str) -> ConfigError | None:
 
 
 def _worst_usd(worker: Worker, file: Path | str) -> float:
-    return find_price(worker, file).compute_max_usd(max_prompt_tokens(QUESTION), worker.max_tokens, worker.service_tier)
+    prompt_tokens = max_prompt_tokens(QUESTION, worker.request_parameters)
+    return find_price(worker, file).compute_max_usd(prompt_tokens, worker.max_tokens, worker.service_tier)
 
 
 def _describe_failure(error: PodiumError, worker: Worker) -> tuple[str, str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,11 @@ def find_price(worker: Worker, file: Path | str) -> Price:
     )  # fmt: skip
 
 
-def max_prompt_tokens(messages: Sequence[Message]) -> int:
-    """Return an upper bound of the messages' number of tokens: each token of a byte-level tokenizer holds at least one
-    byte."""
-    return sum(len(message["content"].encode(errors="replace")) + _TOKENS_PER_MESSAGE for message in messages)
+def max_prompt_tokens(messages: Sequence[Message], parameters: Mapping[str, Any] | None = None) -> int:
+    """Return an upper bound of the number of prompt tokens of a request with these messages.
+
+    Each token of a byte-level tokenizer holds at least one byte. `parameters` are those of the worker's
+    `request_parameters`: a provider counts a JSON schema in them as a part of the prompt.
+    """
+    stated = len(json.dumps(parameters).encode()) if parameters else 0
+    return stated + sum(len(message["content"].encode(errors="replace")) + _TOKENS_PER_MESSAGE for message in messages)

@@ -67,7 +67,7 @@ def check_usage(
     the provider sent.
     """
     claim = getattr(reply, "usage", None)
-    max_prompt = max_prompt_tokens(messages)
+    max_prompt = max_prompt_tokens(messages, worker.request_parameters)
     prompt_limit, completion_limit = max_prompt + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
     claimed = read_claimed_usage(claim, prompt_limit, completion_limit)
     prompt = _check_claim(

@@ -395,7 +395,10 @@ def _paid(text: str) -> str:
 def _line_about(text: str, root: Path, file: Path) -> str:
     """Return the first line that names the file, or the folder of a policy, run or model that it belongs to."""
     joined = text.replace("\n", " ")
-    names = [str(file), str(file.relative_to(root)), file.name, str(file.parent)]
+    inside = file.relative_to(root)
+    # The code of a registered version has one hash, so that a message names its folder.
+    folders = [str(root / folder) for folder in (inside.parent, *inside.parent.parents) if len(folder.parts) > 2]
+    names = [str(file), str(inside), file.name, str(file.parent), *folders]
     for name in names:
         if name in joined:
             return next((line for line in text.splitlines() if name in line), name)

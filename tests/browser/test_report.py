@@ -34,12 +34,31 @@ def test_the_result_is_on_the_first_screen(chromium: Any, report: str, width: in
         page.goto(report)
         last = page.locator("header .said").last.bounding_box()
         assert last is not None and last["y"] + last["height"] <= height
+        picture = page.locator("header figure").bounding_box()
+        assert picture is not None and (picture["y"] + picture["height"] <= height or width < 640)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_each_exhibit_is_printed_on_a_page_of_its_own(chromium: Any, report: str) -> None:
-    with chromium.new_context() as context:
+def test_a_dark_system_gets_a_dark_page_with_pictures_on_a_light_plate(chromium: Any, report: str) -> None:
+    def colour_of(page: Any, selector: str) -> str:
+        found = f"getComputedStyle(document.querySelector('{selector}')).backgroundColor"
+        return str(page.evaluate(found))
+
+    with chromium.new_context(color_scheme="dark") as context:
         page = context.new_page()
         page.goto(report)
+        assert colour_of(page, "body") == "rgb(20, 25, 31)"
+        assert colour_of(page, "figure") == "rgb(255, 255, 255)"
+
+
+def test_a_printed_report_has_the_folded_tables(chromium: Any, report: str) -> None:
+    with chromium.new_context(color_scheme="dark") as context:
+        page = context.new_page()
+        page.goto(report)
+        page.emulate_media(media="print")
+        folded = page.locator("details .scroll")
+        assert folded.count() > 3
+        assert all((folded.nth(place).bounding_box() or {"height": 0})["height"] > 0 for place in range(folded.count()))
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         printed = page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1 + len(EXHIBITS)
+    assert 1 < len(re.findall(rb"/Type\s*/Page\b", printed)) <= 1 + len(EXHIBITS)

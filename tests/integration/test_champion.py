@@ -156,7 +156,7 @@ def test_a_restore_of_the_artifacts_is_the_remedy_that_it_is_said_to_be(
     with pytest.raises(ReleaseRefusedError) as error:
         aliases.promote_version(workspace, known.version, YES)
     said = str(error.value)
-    if "remove that file" in said:
+    if "Remove that file" in said:
         Path(said.partition(": ")[0]).unlink()
     else:
         [line] = re.findall(r"`podium (restore [^`]+)`", said)

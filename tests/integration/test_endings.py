@@ -184,6 +184,15 @@ def test_an_error_without_a_name_is_about_the_file_in_use(tmp_path: Path, monkey
     assert termination.explain_error(raised.value) == said
 
 
+def test_a_folder_that_a_file_should_replace_is_named(tmp_path: Path) -> None:
+    written, folder = tmp_path / ".uploading.1", tmp_path / "page.html"
+    written.write_text("new")
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError) as raised:
+        written.replace(folder)
+    assert str(termination.explain_error(raised.value)).startswith(f"{folder}: Is a directory. Move the folder away")
+
+
 def test_what_podium_says_goes_before_what_caused_it() -> None:
     known = DataError("ledger.sqlite", "", "is damaged", "Restore it")
     known.__cause__ = sqlite3.DatabaseError("database disk image is malformed")

@@ -435,6 +435,8 @@ def test_a_version_is_linked_with_the_training_that_made_it(workspace: Workspace
     assert scored["mmlu/accuracy"] == (0.6, 140) and "| mmlu |" in description
     assert (tags["model_version"], tags["release_run"]) == (known.version, known.run_id)
     assert run.data.tags["training_run.conductor"] == training
+    assert (run.data.tags["podium.purpose"], run.data.tags["model_version"]) == ("release", known.version)
+    assert run.info.run_name == f"release of version {known.version} test-1"
     assert f"/runs/{training}" in description
 
 

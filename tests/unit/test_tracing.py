@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from ops.config import Evaluation, Prompting, RoundLimits, Worker
+from ops.benchmarks.problem_files import questions_key
+from ops.config import Evaluation, Pool, Prompting, RoundLimits, Setup, Worker, load_recipe
 from ops.core.errors import WorkerUnreachable
 from ops.core.messages import Message
 from ops.core.problem import Problem
@@ -30,16 +31,17 @@ from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.runner import evaluate
 from ops.release import trace_writer
+from ops.release.evaluation_runs import TraceSample
 from ops.release.mlflow_store import connect, get_or_create_experiment
 from ops.release.trace_writer import TraceWriter, store_batches
 from ops.release.tracing import (
     TaggedTrace,
-    TraceSample,
     attach_to_span,
     build_execution_tree,
     build_request_trace,
     store_traces,
 )
+from ops.results.outcome_rows import OutcomeRow
 from ops.serving.answer import Answer
 from ops.serving.http.routes import RequestRecord
 from ops.workflow.answer_rounds import Question, answer_questions
@@ -51,6 +53,7 @@ from tests.releases import checkout, shared_store
 from tests.serving.script import POOL, SIX_BY_SEVEN, Scripted, ask, engine_of
 from tests.team.servers import until
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(300)
 WORKERS = [Worker(name=name, model="local/none") for name in ("algebraist", "librarian", "down")]
 WORKFLOW = Workflow((Step(0, "CANARY one"), Step(1, "CANARY two"), Step(1, "idle"), Step(0, "CANARY three", (0, 1))))
@@ -98,10 +101,10 @@ def run(workflow: Workflow = WORKFLOW) -> WorkflowTrace:
     return asyncio.run(execute_workflow(workflow, QUESTION, Team(WORKERS, Tool())))
 
 
-def stored(store: Store, run: WorkflowTrace | QuestionTrace, *, texts: bool = True, **tags: str) -> Any:
+def stored(store: Store, run: WorkflowTrace | QuestionTrace, *, withheld: str = "", **tags: str) -> Any:
     """Return the execution's trace as stored by MLflow."""
     whole = run if isinstance(run, QuestionTrace) else QuestionTrace.from_execution(run)
-    [trace] = store.holds(TaggedTrace(build_execution_tree(whole, "workflow", texts=texts), tags))
+    [trace] = store.holds(TaggedTrace(build_execution_tree(whole, "workflow", withheld=withheld), tags))
     return trace
 
 
@@ -145,9 +148,11 @@ def test_a_failure_is_an_error_and_says_which_step(store: Store) -> None:
 def test_without_texts_the_store_has_no_word_of_it(store: Store) -> None:
     failed = run(Workflow((Step(2, "CANARY a"), Step(0, "CANARY b", "all"))))
     for trace in (run(), failed):
-        shown = stored(store, trace, texts=False)
+        shown = stored(store, trace, withheld="The authors ask for it.")
         assert "CANARY" not in shown.to_json()
         assert len(shown.data.spans) == 1 + len(trace.steps)
+        root = next(span for span in shown.data.spans if span.parent_id is None)
+        assert root.inputs == root.outputs == {"withheld": "The authors ask for it."}
 
 
 def test_rounds_are_spans_of_their_own(store: Store) -> None:
@@ -182,26 +187,33 @@ def test_below_an_open_span_no_second_trace_is_made(workspace: Workspace) -> Non
     assert {span.name for span in trace.data.spans} >= {"request", "workflow", "4 · algebraist"}
 
 
-def sampled() -> TraceSample:
-    """Return the first two executions of each of two benchmarks; a text without a workflow executes nothing."""
-    problems = [
-        Problem(f"{name}{number}", name, "math", "test", f"CANARY {name}{number}?", "42", "math")
-        for name in ("math500", "gpqa_diamond")
-        for number in range(4)
+QUESTIONS = {
+    name: [
+        Problem(f"{name}{number}", name, "math", "test", f"CANARY {name}{number}?", "42", "math") for number in range(4)
     ]
+    for name in ("math500", "gpqa_diamond")
+}
+
+
+def export_sample(workspace: Workspace) -> list[str]:
+    """Evaluate four questions of each of two benchmarks, and export the first two executions of each; a text without a
+    workflow executes nothing."""
+    problems = [problem for own in QUESTIONS.values() for problem in own]
     prompting = Prompting(style="compact", few_shots="none")
     texts = ["nothing", *[Workflow.single(0).render()] * 7]
     sample = TraceSample(2)
     completions = {(problem.key, 0): text for problem, text in zip(problems, texts, strict=True)}
     team = Team(WORKERS, Tool(), prompting)
-    asyncio.run(evaluate(completions, problems, team, Evaluation(), on_executed=sample.record))
-    return sample
+    rows: list[OutcomeRow] = []
+    asyncio.run(evaluate(completions, problems, team, Evaluation(), on_executed=sample.record, add_rows=rows.extend))
+    setup = Setup(workspace, load_recipe(ROOT / "config", "quickstart"), Pool(name="test", workers=tuple(WORKERS)))
+    return sample.export(setup, "conductor", "test-1", QUESTIONS, rows)
 
 
 def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(workspace: Workspace) -> None:
     import mlflow
 
-    ids = sampled().export(workspace, "conductor")
+    ids = export_sample(workspace)
     with connect(workspace):
         traces = [mlflow.get_trace(trace_id) for trace_id in ids]
         assert mlflow.get_experiment(traces[0].info.experiment_id).name == "podium"
@@ -213,6 +225,23 @@ def test_an_evaluation_exports_the_stated_number_of_traces_per_benchmark(workspa
         ("gpqa_diamond", "gpqa_diamond/gpqa_diamond1", "wrong"),
     ]
     assert ["CANARY" in trace.to_json() for trace in traces] == [True, True, False, False]
+
+
+def test_an_evaluation_is_one_of_mlflows_evaluation_runs(workspace: Workspace) -> None:
+    ids = export_sample(workspace)
+    with connect(workspace) as client:
+        home = get_or_create_experiment(client, workspace)
+        [made] = client.search_runs([home], "tags.`podium.purpose` = 'evaluation'")
+        traces = client.search_traces(locations=[home], run_id=made.info.run_id)
+    assert {trace.info.trace_id for trace in traces} == set(ids)
+    assert (made.info.run_name, made.info.status) == ("evaluation conductor test-1", "FINISHED")
+    assert made.data.tags["mlflow.runType"] == "genai_evaluate"
+    data = {each.dataset.name: each.dataset.digest for each in made.inputs.dataset_inputs}
+    assert data == {name: questions_key(own) for name, own in QUESTIONS.items()}
+    assert (made.data.metrics["math500/accuracy"], made.data.metrics["math500/format_compliance"]) == (0.0, 0.75)
+    for trace in traces:
+        grades = {each.name: each.feedback.value for each in trace.info.assessments}
+        assert (grades["right"], grades["usd"] > 0, grades["seconds"] >= 0) == (False, True, True)
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -232,14 +261,16 @@ def test_traces_that_mlflow_does_not_take_are_one_warning_and_no_error(
     with HTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}")
-        assert sampled().export(workspace, "conductor") == []
+        assert export_sample(workspace) == []
         server.shutdown()
-    [said] = [each.getMessage() for each in caplog.records if each.name == "ops.release.tracing"]
+    [said] = [each.getMessage() for each in caplog.records if each.name == "ops.release.evaluation_runs"]
     assert said.startswith("MLflow took no traces of conductor (") and said.endswith("; the scores are complete")
 
 
 def test_nothing_kept_touches_no_store(tmp_path: Path) -> None:
-    assert TraceSample(0).export(Workspace(tmp_path), "conductor") == []
+    pool = Pool(name="none", workers=(WORKERS[0],))
+    setup = Setup(Workspace(tmp_path), load_recipe(ROOT / "config", "quickstart"), pool)
+    assert TraceSample(0).export(setup, "conductor", "test-1", {}, []) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -301,6 +332,8 @@ def test_without_texts_the_store_has_no_word_of_a_request(store: Store, answer: 
     [trace] = store.holds(traced(answer, texts=False))
     assert "cdot" not in trace.to_json() and "Compute" not in trace.to_json()
     assert {span.name for span in trace.data.spans} >= {"Conductor", "workflow"}
+    root = next(span for span in trace.data.spans if span.parent_id is None)
+    assert "`store: false`" in root.inputs["withheld"] and root.inputs == root.outputs
 
 
 def test_half_a_surrogate_pair_spoils_no_batch(store: Store, answer: Answer) -> None:

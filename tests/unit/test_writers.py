@@ -123,6 +123,8 @@ def test_a_card_is_read_as_it_was_written_and_another_file_is_refused(conductor:
     (tmp_path / "podium.json").write_text("[]", encoding="utf-8")
     with pytest.raises(DataError, match="is not a valid policy card"):
         PolicyCard.read(tmp_path)
+    with pytest.raises(DataError, match=r"does not exist.*`podium run RECIPE`"):
+        PolicyCard.read(tmp_path / "absent")
 
 
 # ── on a server ──────────────────────────────────────────────────────────────

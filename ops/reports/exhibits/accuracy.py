@@ -25,8 +25,8 @@ def accuracy(evidence: Evidence) -> ExhibitContent:
     """A table of all systems; a chart of the Conductor, its cold start, the best worker and the best baseline."""
     systems = list(evidence.systems.values())
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
-    head = ["system", *evidence.benchmarks, *(f"{group} mean" for group in evidence.groups)]
-    columns = [[name] for name in evidence.benchmarks] + list(evidence.groups.values())
+    head = ["system", *(f"{group} mean" for group in evidence.groups), *evidence.benchmarks]
+    columns = [*evidence.groups.values(), *([name] for name in evidence.benchmarks)]
     rows = [
         [_row_title(system, evidence), *(written(system.mean_accuracy(over)) for over in columns)] for system in systems
     ]
@@ -37,7 +37,7 @@ def accuracy(evidence: Evidence) -> ExhibitContent:
     parts: list[Table | DotPlot] = [
         DotPlot("", "accuracy in % (95 % interval)", "benchmark", evidence.benchmarks, _chart_series(evidence)),
         Table("", head, rows, marked),
-        Table("95 % intervals, %", head, ends, marked),
+        Table("95 % intervals, %", head, ends, marked, is_folded=True),
     ]
     if evidence.conductor is not None:
         parts.append(_paper_table(evidence, evidence.conductor))
@@ -73,4 +73,4 @@ def _paper_table(evidence: Evidence, ours: System) -> Table:
     ]  # fmt: skip
     differs = "The paper has other questions, workers and another policy, so compare only the order of the systems."
     note = "" if evidence.run.has_paper_setting else differs
-    return Table("The Conductor beside the paper's", head, rows, note=note)
+    return Table("The Conductor beside the paper's", head, rows, note=note, is_folded=True)

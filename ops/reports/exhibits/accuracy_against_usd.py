@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ops.core.charts import Point, ScatterPlot
 from ops.reports.evidence import Evidence, System
-from ops.reports.exhibit import ExhibitContent, Table, exhibit
+from ops.reports.exhibit import ExhibitContent, Table, exhibit, format_points
 from ops.reports.exhibit import format_accuracy as written
 from ops.results.leaderboard import error_bar_of
 from ops.results.statistics import PricedAccuracy, find_frontier
@@ -28,15 +30,39 @@ def accuracy_against_usd(evidence: Evidence) -> ExhibitContent:
         offers = [PricedAccuracy(system.mean_usage(over).usd, system.mean_accuracy(over).mean) for system in systems]
         line = find_frontier(offers)
         points = [_point(system, offer, over) for system, offer in zip(systems, offers, strict=True)]
-        parts.append(ScatterPlot(group, "USD a question (logarithmic)", "accuracy in % (95 % interval)", points, line))
+        parts.append(
+            ScatterPlot(
+                f"accuracy against USD, {group}",
+                "USD a question (logarithmic)",
+                "accuracy in % (95 % interval)",
+                points,
+                line,
+            )
+        )
         rows = [[systems[place].title, format_usd(offers[place].price), written(systems[place].mean_accuracy(over))]
                 for place in line]  # fmt: skip
         marked = [row for row, place in enumerate(line) if systems[place].kind == "Conductor"]
-        parts.append(Table(f"The line, {group}", ["system", "USD a question", "accuracy, %"], rows, marked))
-        on_it = "is on the line" if marked else "is not on the line"
+        head = ["system", "USD a question", "accuracy, %"]
+        parts.append(Table(f"The line, {group}", head, rows, marked, is_folded=True))
         if evidence.conductor is not None:
-            said.append(f"{group.capitalize()} the Conductor {on_it}.")
+            said.append(_describe_dearer(evidence.conductor, evidence.opponents, group, over))
     return ExhibitContent(parts, evidence.sample_description, " ".join(said))
+
+
+def _describe_dearer(ours: System, others: Sequence[System], group: str, over: list[str]) -> str:
+    """Say what a higher price than the Conductor's buys."""
+    reached, price = ours.mean_accuracy(over).mean, ours.mean_usage(over).usd
+    better = [system for system in others if system.mean_accuracy(over).mean > reached]
+    if not better:
+        return f"{group.capitalize()}, no worker and no baseline is more accurate than the Conductor at any price."
+    cheapest = min(better, key=lambda system: system.mean_usage(over).usd)
+    points = format_points(cheapest.mean_accuracy(over).mean - reached)
+    cost = format_usd(cheapest.mean_usage(over).usd)
+    return (
+        f"{group.capitalize()}, {len(better)} of {len(others)} workers and baselines are more accurate than the "
+        f"Conductor; the cheapest of these is {cheapest.title} ({points} points, {cost} instead of "
+        f"{format_usd(price)} a question)."
+    )
 
 
 def _point(system: System, offer: PricedAccuracy, over: list[str]) -> Point:

@@ -78,4 +78,6 @@ def _best_worker_table(evidence: Evidence) -> Table | None:
          format_points(row.detectable), row.n]
         for row in every if row.mcnemar is not None
     ]  # fmt: skip
-    return Table(f"Benchmark by benchmark: the Conductor minus the best worker ({best.title})", head, rows)
+    return Table(
+        f"Benchmark by benchmark: the Conductor minus the best worker ({best.title})", head, rows, is_folded=True
+    )

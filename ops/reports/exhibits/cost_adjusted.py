@@ -19,7 +19,7 @@ from ops.spending.bookings import format_usd
 )
 def cost_adjusted(evidence: Evidence) -> ExhibitContent:
     """A table per group, sorted by the accuracy beyond what the other systems reach at the same price."""
-    tables = []
+    tables, said = [], []
     for group, over in evidence.groups.items():
         systems = list(evidence.systems.values())
         offers = {
@@ -31,8 +31,11 @@ def cost_adjusted(evidence: Evidence) -> ExhibitContent:
                 "beyond the others at its price, points"]  # fmt: skip
         rows = [_row(system, over, beyond[system.name]) for system in systems]
         marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
-        tables.append(Table(group.capitalize(), head, rows, marked))
-    return ExhibitContent(tables, evidence.sample_description)
+        tables.append(Table(group.capitalize(), head, rows, marked, is_folded=True))
+        if evidence.conductor is not None:
+            points = format_points(beyond[evidence.conductor.name])
+            said.append(f"{group.capitalize()}, the Conductor differs from such a mixture by {points} points.")
+    return ExhibitContent(tables, evidence.sample_description, " ".join(said))
 
 
 def _accuracy_beyond_mixtures(name: str, offers: dict[str, PricedAccuracy]) -> float:

@@ -29,8 +29,12 @@ def experiments(evidence: Evidence) -> ExhibitContent:
     absent = _missing_rows(evidence)
     head = ["change", *(f"{name}, %" for name in ("math500", "mmlu", "rlpr", "livecodebench"))]
     theirs = [[name, *(f"{value:.2f}" for value in values)] for name, values in paper.ABLATIONS.items()]
-    reference = Table(f"Ablations: {paper.column_head(evidence.run.has_paper_setting)}", head, theirs)
-    parts = [*run, *([Table("Not in this report", ["study", "command"], absent)] if absent else []), reference]
+    reference = Table(f"Ablations: {paper.column_head(evidence.run.has_paper_setting)}", head, theirs, is_folded=True)
+    parts = [
+        *run,
+        *([Table("Not in this report", ["study", "command"], absent, is_folded=True)] if absent else []),
+        reference,
+    ]
     return ExhibitContent(parts, f"{len(run)} of {len(STUDIES)} studies on this policy")
 
 

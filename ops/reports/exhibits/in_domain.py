@@ -44,7 +44,9 @@ def _measured_cells(system: System, over: list[str]) -> list[str]:
 
 
 def _paper_cells(system: System, evidence: Evidence) -> list[str]:
-    name = paper.BEST_WORKER if system.name == evidence.best_worker else system.name
+    # Only the paper's own pool has the best worker whose accuracy the paper reports.
+    is_reported = evidence.run.has_paper_setting and system.name == evidence.best_worker
+    name = paper.BEST_WORKER if is_reported else system.name
     known = paper.REPORTED_SYSTEMS.get(name)
     if known is None:
         return ["–"] * 3

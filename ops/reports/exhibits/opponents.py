@@ -18,5 +18,5 @@ def opponents(evidence: Evidence) -> ExhibitContent:
     baselines = evidence.list_systems("baseline")
     rows = [[system.title, system.source or "–", system.difference or "–"] for system in baselines]
     workers = len(evidence.list_systems("worker"))
-    table = Table("", ["system", "described in", "what differs here"], rows)
+    table = Table("The baselines", ["system", "described in", "what differs here"], rows, is_folded=True)
     return ExhibitContent([table], f"{len(baselines)} baselines and {workers} workers alone")

@@ -24,8 +24,7 @@ NO_ESTIMATE = MeanEstimate(float("nan"), float("nan"), 0)
 def oracle(evidence: Evidence) -> ExhibitContent:
     """The oracle, the Conductor and the best worker, by benchmark and in the means."""
     by_benchmark = {
-        name: estimate_oracle(np.array(list(questions.values())))
-        for name, questions in evidence.worker_scores.items()
+        name: estimate_oracle(np.array(list(questions.values()))) for name, questions in evidence.worker_scores.items()
     }
     fair = all(each.cross_fitted is not None for each in by_benchmark.values())
     best = evidence.systems.get(evidence.best_worker)

@@ -33,5 +33,6 @@ def shapes(evidence: Evidence) -> ExhibitContent:
             "entropy, bits"]  # fmt: skip
     chart = StackedBars("", "share of valid workflows in %", "benchmark", list(counts), layers)
     return ExhibitContent(
-        [chart, Table("", head, rows)], f"{sum(each.written for each in written.values()):,} valid workflows"
+        [chart, Table("Shares of the workflows by shape", head, rows, is_folded=True)],
+        f"{sum(each.written for each in written.values()):,} valid workflows",
     )

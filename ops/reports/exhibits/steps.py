@@ -34,4 +34,7 @@ def steps(evidence: Evidence) -> ExhibitContent:
         sum(each.rows for each in evidence.workflow_summaries.values()),
     )
     chart = StackedBars("", "share of valid workflows in %", "benchmark", list(counts), layers)
-    return ExhibitContent([chart, Table("", head, rows)], f"{total:,} valid workflows of {answers:,} written")
+    return ExhibitContent(
+        [chart, Table("Shares of the workflows by steps", head, rows, is_folded=True)],
+        f"{total:,} valid workflows of {answers:,} written",
+    )

@@ -24,5 +24,6 @@ def worker_use(evidence: Evidence) -> ExhibitContent:
         [domain, totals[domain], *(f"{shares[place]:.0f}" for shares in chart.layers.values())]
         for place, domain in enumerate(chart.categories)
     ]
-    table = Table("", ["domain", "steps", *(f"{name}, %" for name in chart.layers)], rows)
+    head = ["domain", "steps", *(f"{name}, %" for name in chart.layers)]
+    table = Table("Shares of the steps", head, rows, is_folded=True)
     return ExhibitContent([chart, table], f"{sum(totals.values()):,} steps of {answers:,} workflows")

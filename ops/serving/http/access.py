@@ -50,14 +50,16 @@ class AccessControl:
         if self.tokens:
             scheme, _, token = headers.get("authorization", "").partition(" ")
             brought = token.strip().encode() if scheme.lower() == "bearer" else b""
-            right = [hmac.compare_digest(brought, known) for known in self.tokens]  # compares every token
+            right = [
+                hmac.compare_digest(brought, known) for known in self.tokens
+            ]  # every token is compared, so that the time does not depend on which one matches
             if not any(right):
                 words = f"no valid token: send `Authorization: Bearer …` with one of the server's {TOKENS_VARIABLE}"
                 raise ApiError(
                     401, "invalid_request_error", "invalid_api_key", words, headers={"www-authenticate": "Bearer"}
                 )
             return
-        # Without tokens a page in this machine's browser could send requests, under a name that it resolves to
+        # Without tokens, a page in a browser on this machine could send requests, under a host name that resolves to
         # 127.0.0.1.
         origin = headers.get("origin")
         if not is_loopback(_host_name(headers.get("host", ""))) or (origin and not is_loopback(_host_name(origin))):

@@ -42,7 +42,7 @@ async def cancel_on_disconnect(request: Request) -> AsyncIterator[None]:
 
     The body must have been read before, so that the next event of the connection is its end.
     """
-    scope = asyncio.timeout(None)  # it expires when the client disconnects
+    scope = asyncio.timeout(None)  # the scope expires when the client disconnects
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":

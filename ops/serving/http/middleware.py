@@ -78,7 +78,7 @@ class RequestMiddleware:
                 await response(scope, receive, counted_send)
             elif not ended:
                 status, ended = 500, True
-                raise  # in the middle of a response: uvicorn logs the error and closes the connection
+                raise  # the response has begun, so uvicorn logs the error and closes the connection
         finally:
             self._held -= body.held
             route = scope["path"] if scope["path"] in COUNTED_ROUTES else "other"
@@ -125,7 +125,7 @@ class _Body:
 async def make_error_response(request: Request, error: Exception) -> Response:
     """Return the response to any exception. An unexpected one is logged."""
     if isinstance(error, ClientDisconnect):
-        return Response(status_code=CLIENT_DISCONNECTED)  # the client is gone
+        return Response(status_code=CLIENT_DISCONNECTED)  # the client has disconnected
     own = request_id.get()
     failure = _convert_http_error(request, error) if isinstance(error, HTTPException) else convert_exception(error, own)
     return JSONResponse({"error": failure.error}, failure.status, headers=failure.headers)

@@ -218,7 +218,7 @@ async def _yield_progress(
         try:
             done, _ = await asyncio.wait({task, coming}, timeout=keep_alive_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            coming.cancel()  # no effect if it has ended
+            coming.cancel()  # this has no effect if it is done
         if coming in done:
             yield coming.result()
         elif not done:

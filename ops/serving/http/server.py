@@ -168,7 +168,7 @@ def run_server(app: ServingApp, host: str, port: int, on_loaded: Callable[[], No
         app.asgi,
         http=cast("Any", partial(LimitedConnection, limits)),
         backlog=ACCEPT_BATCH,
-        log_level="error",  # a client that sends no HTTP causes no warning
+        log_level="error",  # so that a client that does not speak HTTP causes no warning
         access_log=False,
         lifespan="on",
         server_header=False,

@@ -38,7 +38,7 @@ def format_conversation(messages: Sequence[object], field: str, instructions: st
 def _read_turn(message: object, field: str) -> tuple[str, str] | None:
     if not isinstance(message, Mapping):
         raise RequestError(field, "is not an object", 'Send {"role": "user", "content": "…"}')
-    if message.get("type") == "reasoning":  # the steps of an earlier response
+    if message.get("type") == "reasoning":  # these are the steps of an earlier response
         return None
     role = message.get("role")
     if not isinstance(role, str) or role not in _HEADINGS:

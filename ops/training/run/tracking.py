@@ -23,6 +23,7 @@ from ops.core.artifact_paths import repair_artifact_paths
 from ops.core.atomic import sha256_of
 from ops.core.digests import DamagedFile, check_digest, replace_with_digest, set_aside
 from ops.core.installation import git_commit, require_mlflow
+from ops.core.mlflow_runs import PURPOSE_TAG, Purpose, name_run
 from ops.core.workspace import Workspace
 from ops.training.run.checkpoints import CHECKPOINTS
 from ops.training.run.training_run import RunPlan
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 EXPERIMENT = "podium-training"
 """The name of the MLflow experiment, unless the environment variable MLFLOW_EXPERIMENT_NAME has another."""
 ABOUT_EXPERIMENT = (
-    "GRPO training of Conductors, one run for each stage of a recipe. The tag `model_version` names the version that "
-    "was released of it, `release_run` the run of the experiment podium that has its scores."
+    "GRPO training of Conductors, one run for each stage of a recipe. The tag `podium.purpose` says whether a run was "
+    "an ordinary training, the fine-tuning of a champion, or part of a study. The tag `model_version` names the "
+    "version that was released of it, `release_run` the run of the experiment podium that has its scores."
 )
 """The description of the experiment in MLflow."""
 RUN_FILE = "mlflow.json"
@@ -173,9 +175,8 @@ class MlflowTracking:
         from mlflow.entities import Dataset, DatasetInput, InputTag, Param
 
         plan, home = self._plan, _find_experiment(client, uri)
-        run_id = str(
-            client.create_run(home, run_name=self._folder.name, tags=_run_tags(plan, self._folder)).info.run_id
-        )
+        name, tags = name_run(_purpose(plan), self._folder.name), _run_tags(plan, self._folder)
+        run_id = str(client.create_run(home, run_name=name, tags=tags).info.run_id)
         parameters = [Param(name, value[:_PARAMETER_LENGTH]) for name, value in hyperparameters(plan.recipe).items()]
         for start in range(0, len(parameters), _PARAMETERS):
             client.log_batch(run_id, params=parameters[start : start + _PARAMETERS])
@@ -267,12 +268,16 @@ def _stage_name(plan: RunPlan) -> str:
     return "adaptive_conductor" if plan.adaptive else "recursive_conductor" if plan.recursive else "conductor"
 
 
+def _purpose(plan: RunPlan) -> Purpose:
+    return "study" if plan.account else "fine-tuning" if plan.from_champion else "training"
+
+
 def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
-    stage, recipe, pool = _stage_name(plan), plan.recipe, plan.pool
+    stage, recipe, pool, purpose = _stage_name(plan), plan.recipe, plan.pool, _purpose(plan)
     workers = sum(name in pool.names for name in plan.offered)
     about = (
-        f"GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` ({workers} "
-        f"workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "
+        f"{purpose.capitalize()}, GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` "
+        f"({workers} workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "
         f"matter most are in `{_MAIN}`; `share` has outcomes, `use` workers by domain, `trl` what TRL itself logs."
     )
     return {
@@ -280,8 +285,11 @@ def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
         "mlflow.source.name": "podium",
         "mlflow.source.type": "PROJECT",
         "mlflow.source.git.commit": git_commit(plan.setup.workspace),
+        PURPOSE_TAG: purpose,
         "stage": stage,
         "policy": folder.name,
+        "base_policy": plan.base_policy.name,
+        **({"account": plan.account} if plan.account else {}),
         "recipe": recipe.name,
         "seed": str(recipe.seed),
         "pool": pool.name,

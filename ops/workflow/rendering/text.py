@@ -121,5 +121,5 @@ def _outcome_cells(step: StepTrace) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Escape Markdown and HTML in a text. The separator of columns is escaped by `markdown_table`."""
+    """Escape Markdown and HTML in a text. The separator of columns is escaped by `format_markdown_table`."""
     return text.replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`")

@@ -18,12 +18,13 @@ from ops.core.workspace import Workspace
 from ops.release import aliases
 from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
 from ops.release.promotion import GateCheck, GateDecision
-from ops.reports.evidence import Evidence
+from ops.reports.evidence import Evidence, TrainingCost
 from ops.reports.exhibit import EXHIBITS, ExhibitContent, MadeExhibit, Table, make_exhibit, report_file
 from ops.reports.page import format_markdown, render_page, write_page, write_pictures
-from ops.reports.summary import ReleaseInfo, list_facts, load_release_info, write_sentences
+from ops.reports.summary import ReleaseInfo, describe_training_cost, list_facts, load_release_info, write_sentences
 from ops.reports.verdict import VersionStatus, render_verdict_page
 from tests.releases import YES, checkout, shared_store, version
+from tests.unit.reports.conftest import first, rows, system
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 LOADING = {"script", "link", "img", "iframe", "object", "embed", "image"}
@@ -92,25 +93,53 @@ def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
 
 
 def test_the_first_screen_states_subject_decision_and_result(html: str) -> None:
-    first = html[html.index("<h1>") : html.index("</header>")]
+    shown = html[html.index("<h1>") : html.index("</header>")]
     for text in ("2026-01-02 03:04 UTC", "0123abc", "version 7, the policy of this report", "promoted &lt;by the gate"):
-        assert text in first
-    assert len(re.findall(r'<p class="said">', first)) == 3
+        assert text in shown
+    assert "podium report quickstart --seed 1" in shown
+    assert len(re.findall(r'<p class="said">', shown)) == 3
+    assert shown.count("<figure") == 1
 
 
 def test_the_result_is_three_sentences_in_the_figures_of_the_exhibits(evidence: Evidence) -> None:
-    reached, difference, price = write_sentences(evidence)
+    reached, difference, use = write_sentences(evidence, "not promoted; failed checks: cost")
     assert reached == (
-        "The Conductor solves 80.0 % of the in-domain questions (95 % interval 73.7\u00a0…\u00a084.7) and 80.0 % of "
+        "The Conductor writes a workflow of calls to the 2 workers of the pool `quickstart` for each question, and "
+        "solves 80.0 % of the in-domain questions (95 % interval 73.7\u00a0…\u00a084.7) and 80.0 % of "
         "the out-of-distribution questions (95 % interval 71.1\u00a0…\u00a086.7)."
     )
     assert difference.startswith(
-        "The difference to the best worker (solver) is +30.0 points in-domain (95 % interval +23.5 to +36.5; signif"
+        "The difference to the best worker (solver) is +30.0 points in-domain (95 % interval +23.5 to +36.5, "
+        "significant) at 2.00 times its price, $2.00 instead of $1.00 a question, and +30.0 points out-of-distribution "
     )
-    assert price == (
-        "Its workers cost $2.00 for each in-domain question (2.00 times the best worker's price) and $2.00 for each "
-        "out-of-distribution question (2.00 times the best worker's price)."
+    assert use == (
+        "Use it where this gain is worth the price: it is significant on all questions. What speaks against it: "
+        "5 × context is +15.0 points more accurate in-domain ($10.00 instead of $2.00 a question); 5 × context is "
+        "+15.0 points more accurate out-of-distribution ($10.00 instead of $2.00 a question); the promotion gate "
+        "refused it; the questions are generated and the workers are small programs, so no figure holds for real "
+        "models."
     )
+
+
+@pytest.mark.parametrize(
+    ("right", "advice"),
+    [
+        (51, "Do not use it in place of the best worker: no gain is proven. What speaks against it: "),
+        (30, "Do not use it in place of the best worker: no gain is proven. What speaks against it: worker solver is"),
+    ],
+)
+def test_without_a_proven_gain_the_first_screen_advises_against_it(right: int, advice: str, evidence: Evidence) -> None:
+    made = rows(first(right), 2.0)
+    systems = evidence.systems | {"conductor": system("conductor", "Conductor", made, "Conductor")}
+    *_, use = write_sentences(replace(evidence, systems=systems, conductor_rows=made))
+    assert use.startswith(advice)
+
+
+def test_the_first_screen_says_what_training_cost(evidence: Evidence) -> None:
+    assert describe_training_cost(evidence) == ""
+    trained = replace(evidence, training_cost=TrainingCost(140, 17920, 96.0, 17.3105))
+    assert "140 steps with 17,920 rollouts in 1.6 minutes" in describe_training_cost(trained)
+    assert "cost $17.31 when" in render_page(trained, [], RELEASED)
 
 
 def test_missing_parts_are_named_on_the_first_screen(evidence: Evidence) -> None:
@@ -144,13 +173,12 @@ def test_text_between_backticks_is_code(html: str, evidence: Evidence) -> None:
     assert "<code>podium run &lt;x&gt;</code> writes it" in render_page(absent, [], RELEASED)
 
 
-def test_every_exhibit_is_there_labelled_with_its_n_and_its_command(html: str) -> None:
-    sections = re.findall(r'<section id="([a-z_]+)">(.*?)</section>', html, re.DOTALL)
+def test_every_exhibit_is_there_labelled_with_its_n(html: str) -> None:
+    sections = re.findall(r'<section id="([a-z_]+)"(?: class="small")?>(.*?)</section>', html, re.DOTALL)
     assert [name for name, _ in sections] == list(EXHIBITS)
     for _, text in sections:
         assert '<span class="label">synthetic</span>' in text
-        assert "<dt>n</dt>" in text
-        assert "<code>podium report quickstart --seed 1</code>" in text
+        assert '<p class="note">n: ' in text
     assert re.findall(r'<a href="#([a-z_]+)">', html) == list(EXHIBITS)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from ops.config import Pool, Price, Worker
@@ -162,6 +163,19 @@ def test_a_workers_responses_are_rows_of_one_step(tmp_path: Path) -> None:
         (0, "refused", False), (0, "unreachable", True)
     ]  # fmt: skip
     assert list(iterate_records(response_rows_as_scores([]))) == []
+
+
+def test_responses_of_an_earlier_version_have_the_defaults_of_what_their_table_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "ada.parquet"
+    write_responses([make_response(worker="ada", problem_id="1", status="ok", score=1.0)], file)
+    expected = list(iterate_records(scan_responses(file)))
+    pq.write_table(pq.read_table(file).drop_columns(["reasoning_tokens"]), file)
+    write_digest(file)
+    assert list(iterate_records(scan_responses(file))) == expected
+    pq.write_table(pq.read_table(file).drop_columns(["score"]), file)
+    write_digest(file)
+    with pytest.raises(DataError, match="score missing"):
+        scan_responses(file)
 
 
 def test_a_file_of_a_version_registered_earlier_has_the_defaults_of_what_it_lacks(tmp_path: Path) -> None:

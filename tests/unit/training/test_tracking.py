@@ -93,7 +93,7 @@ def test_two_attempts_are_one_run_with_recipe_parameters_and_workflows(tmp_path:
         assert only_run(uri)[1].info.status == "RUNNING"
         attempt.log_step(LOGS, row(3))
     client, run = only_run(uri)
-    assert (run.info.status, run.info.run_name) == ("FINISHED", tmp_path.name)
+    assert (run.info.status, run.info.run_name) == ("FINISHED", f"training {tmp_path.name}")
     recipe = plan(uri).recipe
     assert run.data.params == hyperparameters(recipe)
     assert (run.data.params["grpo.learning_rate"], run.data.params["seed"]) == (str(recipe.grpo.learning_rate), "1")
@@ -202,3 +202,15 @@ def test_a_training_is_tracked_and_does_not_end_with_its_server(
         train(tiny.model_copy(update={"mlflow_uri": closed_port()}), away)
     assert (away / RESULT_FILE).is_file()
     assert len(warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "purpose"),
+    [({}, "training"), ({"from_champion": True}, "fine-tuning"), ({"account": "quickstart-1-steps"}, "study")],
+)
+def test_name_and_tag_of_a_run_say_what_it_was_for(tmp_path: Path, change: dict[str, Any], purpose: str) -> None:
+    uri = store(tmp_path)
+    with MlflowTracking(plan(uri).model_copy(update=change), tmp_path, {}) as attempt:
+        attempt.log_step(LOGS, row(1))
+    _, run = only_run(uri)
+    assert (run.data.tags["podium.purpose"], run.info.run_name) == (purpose, f"{purpose} {tmp_path.name}")

@@ -136,6 +136,18 @@ def test_the_total_says_how_the_parts_add_up(claim: dict[str, Any], prompt: int,
     assert (usage.prompt_tokens, usage.completion_tokens, impossible) == (prompt, completion, None)
 
 
+def test_a_schema_of_the_answer_counts_as_a_part_of_the_prompt() -> None:
+    schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(300)}}
+    asked = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    reply = SimpleNamespace(usage=SimpleNamespace(prompt_tokens=4_000, completion_tokens=50))
+    worker = WORKER.with_request_parameters({"response_format": asked})
+    usage, impossible = check_usage(worker, Price(input=1, output=2), ASK, reply, TEXT, "stop")
+    assert (usage.prompt_tokens, impossible) == (4_000, None)
+    _, impossible = check_usage(WORKER, Price(input=1, output=2), ASK, reply, TEXT, "stop")
+    assert impossible is not None and "4000 prompt tokens" in impossible
+    assert max_prompt_tokens(ASK, worker.request_parameters) > 4_000, "the reservation covers it"
+
+
 @pytest.mark.parametrize(("stated", "usd", "believed"), [
     ({"cost": 0.5}, 0.5, True), ({"cost": {"total_cost": 0.25}}, 0.25, True), ({"estimated_cost": 0.5}, 0.5, True),
     ({"cost_in_usd_ticks": 5e9}, 0.5, True), ({"cost": 1e-9}, 180e-6, True), ({"cost": -1.0}, 180e-6, True),

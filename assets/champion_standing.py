@@ -1,6 +1,8 @@
 """`champion_standing`: the gate's judgement of the champion on a changed pool, and the decision whether to train it
 further."""
 
+import time
+
 import dagster as dg
 
 from assets import gate, metadata, placement
@@ -10,12 +12,21 @@ from assets.resources import Reporter, RunResource, serve_local_workers
 from assets.worker_pool import worker_pool
 from assets.worker_profiles import worker_profiles
 from assets.worker_responses import worker_responses
-from ops.config import PoolChange
+from ops.config import PoolChange, Snapshot
+from ops.core.workspace import Workspace
 from ops.evaluation.stored_scores import CONDUCTOR
 from ops.planning.stored_results import find_unscored
 from ops.precaching.client_setup import open_client
 from ops.retraining.fine_tuning_start import get_champion_folder
-from ops.retraining.standing import alert_on_decision, find_unanswered_benchmarks, judge_champion, plan_required_work
+from ops.retraining.record import update_record
+from ops.retraining.standing import (
+    alert_on_decision,
+    find_unanswered_benchmarks,
+    judge_champion,
+    list_caused_failures,
+    plan_required_work,
+)
+from ops.retraining.story import write_retraining_page
 from ops.stages.evaluation import score_policy
 from ops.workers.client import CallCounts
 
@@ -42,18 +53,24 @@ def champion_standing(
     """
     gate.require_ready(podium, "workers", "evaluation")
     snapshot, setup = podium.get_snapshot(), podium.load_setup()
+    if snapshot.change is not None:
+        begin_record(context, setup.workspace, snapshot)
     facts = {} if snapshot.change is None else _score_champion(context, podium, reporter, snapshot.change)
     made = judge_champion(setup, snapshot)
+    if not made.fine_tune:
+        update_record(setup.workspace, snapshot.key, ended_at=time.time())
+    page = write_retraining_page(setup.workspace)
     alert_on_decision(setup.workspace, snapshot, made)
     checks = [
         ("✓" if check.passed else "✗", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
         for check in made.checks
     ]
-    failed = [check.name for check in made.standing.failed]
+    failed = [check.name for check in list_caused_failures(snapshot, made)]
     unsaid = [name for name in failed if name not in made.why]
     return dg.MaterializeResult(
         metadata={
             **facts,
+            **({"story": dg.MetadataValue.path(page)} if page else {}),
             "fine_tune": made.fine_tune,
             "why": made.why,
             "plan": str(plan_required_work(snapshot)),
@@ -67,6 +84,24 @@ def champion_standing(
                 description=f"{made.why} (not passed: {', '.join(unsaid)})" if unsaid else made.why,
             )
         ],
+    )
+
+
+def begin_record(context: dg.AssetExecutionContext, workspace: Workspace, snapshot: Snapshot) -> None:
+    """Record that the retraining has begun, with the time at which Dagster started its run."""
+    record = context.instance.get_run_record_by_id(context.run_id)
+    began = record.start_time if record is not None and record.start_time else time.time()
+    cause = context.run.tags.get("podium/cause")
+    update_record(
+        workspace,
+        snapshot.key,
+        run=context.run_id,
+        began_at=began,
+        ended_at=0.0,
+        failure="",
+        remedy="",
+        waits=False,
+        **({"cause": cause} if cause else {}),
     )
 
 

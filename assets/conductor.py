@@ -103,7 +103,10 @@ def materialize_training(
         with serve_local_workers(podium.load_setup()):
             result = train_with_local_workers(context, reporter, trainer, folder)
         reporter.count_calls(context, count_calls_of_run(result))
-    facts = metadata.round_floats(result.model_dump()) | _draw_pictures(folder, RunPlan.read(folder))
+    plan = RunPlan.read(folder)
+    facts = metadata.round_floats(result.model_dump()) | _draw_pictures(folder, plan)
+    if plan.champion:
+        facts = {"fine_tuned_from_version": plan.champion, "ledger_run": plan.setup.run} | facts
     return dg.MaterializeResult(data_version=dg.DataVersion(folder.name), metadata=facts)
 
 

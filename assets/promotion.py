@@ -9,6 +9,7 @@ from assets.registered_model import registered_model
 from assets.resources import RunResource
 from ops.core.charts import render_png
 from ops.reports.verdict import draw_differences, make_checks_table, make_comparison_table
+from ops.retraining.story import finish_record
 from ops.stages.release import judge_and_promote
 
 
@@ -16,7 +17,8 @@ from ops.stages.release import judge_and_promote
 def promotion(podium: RunResource) -> dg.MaterializeResult:
     """Decide whether the new version becomes the champion. config/promotion.yaml has the conditions: paired tests
     against the champion and the best worker, cost and valid workflows."""
-    outcome = judge_and_promote(podium.load_setup(), get_final_policy_folder(podium), podium.get_snapshot().gate)
+    setup, snapshot = podium.load_setup(), podium.get_snapshot()
+    outcome = judge_and_promote(setup, get_final_policy_folder(podium), snapshot.gate)
     facts: dict[str, dg.MetadataValue | str | bool | int] = {
         "promoted": outcome.is_champion,
         "version": outcome.version,
@@ -24,6 +26,10 @@ def promotion(podium: RunResource) -> dg.MaterializeResult:
         "report": dg.MetadataValue.path(outcome.page),
         "checks": metadata.make_table(*make_checks_table(outcome.decision)[1:3]),
     }
+    if snapshot.change is not None:
+        facts["fine_tuned_from_version"] = snapshot.change.version
+        if (page := finish_record(setup.workspace, snapshot.key, outcome.version)) is not None:
+            facts["story"] = dg.MetadataValue.path(page)
     if outcome.dossier is not None:
         if outcome.dossier.pool_change:
             facts["pool_change"] = outcome.dossier.pool_change

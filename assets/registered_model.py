@@ -12,7 +12,7 @@ from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import read_comparison
 from ops.release import registry
-from ops.release.lineage import COST_TAGS, Lineage, format_keys
+from ops.release.lineage import COST_TAGS, FINE_TUNED_FROM, Lineage, format_keys
 from ops.spending.ledger import open_ledger
 from ops.training.run.tracking import find_tracked_checkpoint, find_tracked_run
 from ops.training.run.training_run import RunResult
@@ -47,7 +47,10 @@ def registered_model(podium: RunResource) -> dg.MaterializeResult:
         questions=format_keys(comparison.questions),
         graders=format_keys(comparison.graders),
     )
+    change = podium.get_snapshot().change
     tags = {"seed": str(recipe.seed), "snapshot": podium.get_snapshot().key}
+    if change is not None:
+        tags |= {FINE_TUNED_FROM: change.version, "ledger_run": setup.run}
     tracked = {stage: find_tracked_run(run, workspace.mlflow_uri) for stage, run in runs.items()}
     version = registry.register_version(
         workspace, policy, pool, comparison.conductor, lineage, tags=tags, recipe=recipe,

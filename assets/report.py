@@ -19,10 +19,12 @@ from assets.training_mix import training_mix
 from assets.worker_pool import worker_pool
 from assets.worker_responses import worker_responses
 from ops.conductor.policy import policy_key
-from ops.config import digest
+from ops.config import Snapshot, digest
 from ops.core.errors import DataError
 from ops.core.once import Key, add_code_version, data_version, make_once
+from ops.core.workspace import Workspace
 from ops.release import registry
+from ops.release.mlflow_store import RegisteredVersion
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import (
     EXHIBITS,
@@ -33,7 +35,7 @@ from ops.reports.exhibit import (
     report_file,
     synthetic_label,
 )
-from ops.reports.gathering import describe_run, gather_evidence
+from ops.reports.gathering import describe_run, find_trainings, gather_evidence
 from ops.reports.page import picture_file, write_page, write_pictures
 from ops.reports.summary import load_release_info
 from ops.stages.data import data_files
@@ -57,6 +59,17 @@ def publish_report(podium: RunResource, evidence: Evidence, exhibits: list[MadeE
     known = load_release_info(workspace, evidence.run.policy, podium.get_snapshot().git_commit, datetime.now(UTC))
     page, pictures = write_page(workspace, evidence, exhibits, known), write_pictures(workspace, evidence, exhibits)
     return page, registry.attach_to_policy(workspace, evidence.run.policy, [page, *pictures], "report")
+
+
+def write_version_report(workspace: Workspace, version: RegisteredVersion) -> Path:
+    """Write the page about a registered version, and return it. The version's own snapshot has its pool and recipe,
+    whatever the files contain now. Raises `DataError`."""
+    snapshot = Snapshot.read(workspace.snapshots, version.tags.get("snapshot", ""))
+    podium = RunResource(root=str(workspace.root)).for_new_run(snapshot).bind_snapshot(snapshot)
+    setup = podium.load_setup()
+    runs, start = find_trainings(setup.workspace, version.tags.get("policy", ""))
+    evidence = gather_evidence(setup, runs, start or base_policy_folder(setup))
+    return publish_report(podium, evidence, make_exhibits(evidence))[0]
 
 
 def get_page_file(podium: RunResource) -> Path:

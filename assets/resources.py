@@ -22,6 +22,7 @@ from ops.core.progress import RemainingTime
 from ops.core.workspace import Workspace
 from ops.local_models.vllm_server import serve_pool
 from ops.planning.estimate import Cost
+from ops.spending.bookings import format_usd
 from ops.training.run.training_run import RunResult
 from ops.versioning import git_commit
 from ops.workers.client import CallCounts
@@ -236,5 +237,5 @@ class LogReporter:
         """Log one line."""
         context.log.info(
             f"worker calls: {calls.live} live, {calls.cached} cached, {calls.replayed} replayed, "
-            f"{calls.failed} failed, ${calls.usd:.4f}"
+            f"{calls.failed} failed, {format_usd(calls.usd)}"
         )

@@ -11,6 +11,7 @@ from assets.worker_responses import worker_responses
 from ops.planning.forecast import (
     compare_with_run,
     describe_basis,
+    describe_last_run,
     describe_outlook,
     list_figures,
     list_warnings,
@@ -29,7 +30,8 @@ def signal_forecast(context: dg.AssetExecutionContext, podium: RunResource) -> d
         metadata={
             "rests_on": describe_basis(made),
             **metadata.round_floats(list_figures(made)),
-            "forecast": metadata.make_table(("a training run", "forecast", "last run"), compare_with_run(made, last)),
+            "forecast": metadata.make_table(*compare_with_run(made, last)),
+            "last_run": describe_last_run(last),
             "by_domain": metadata.make_table(
                 ("domain", "groups whose rewards differ"),
                 [(domain, f"{share:.1%}") for domain, share in made.signal_by_domain.items()],

@@ -10,6 +10,7 @@ import click
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from ops.core.workspace_parts import accept_missing_parts, check_parts, find_missing_parts
+from pipelines.commands.output import print_text
 
 if TYPE_CHECKING:
     from ops.config import Setup
@@ -57,9 +58,9 @@ def begin_missing_parts_if_accepted(workspace: Workspace) -> None:
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(_ACCEPT_MISSING_KEY):
         for missing in find_missing_parts(workspace):
-            click.echo(f"{missing.file}: {missing.problem}: a new one is begun", err=True)
+            print_text(f"{missing.file}: {missing.problem}. Podium begins a new one", err=True)
         for file in accept_missing_parts(workspace):
-            click.echo(f"{file}: is the unreadable file", err=True)
+            print_text(f"The unreadable file is kept as {file}", err=True)
 
 
 def confirm_run(setup: Setup, yes: bool) -> None:
@@ -86,16 +87,18 @@ def confirm_spending(setup: Setup, yes: bool, usd: Range | None = None) -> None:
 
 def show_spending(setup: Setup, usd: Range | None = None) -> None:
     """Print what `confirm_spending` would ask, for a dry run. Raises `ConfigError`."""
-    what = _describe_spending(setup, usd) or f"Recipe {setup.recipe.name} makes no paid call"
-    click.echo(f"{what}. Nothing was done")
+    what = _describe_spending(setup, usd) or f"Recipe {setup.recipe.name} makes no call that costs money"
+    print_text(f"{what}. Nothing was done")
 
 
 def _describe_spending(setup: Setup, usd: Range | None) -> str:
     """Return what is spent; empty where nothing is."""
+    from ops.spending.bookings import format_usd
+
     if not can_cost_money(setup) or (usd is not None and usd.high == 0):
         return ""
-    about = "" if usd is None else f" for about ${usd.expected:,.2f}"
-    cap = f"${setup.recipe.budget.run_usd:,.2f} (budget.run_usd)"
+    about = "" if usd is None else f" for about {format_usd(usd.expected)}"
+    cap = f"{format_usd(setup.recipe.budget.run_usd)} (budget.run_usd)"
     return f"Recipe {setup.recipe.name} calls paid workers{about}, never for more than {cap}"
 
 

@@ -10,7 +10,7 @@ import assets as stages
 from assets.placement import make_executor
 from assets.resources import LogReporter, Reporter, RunResource, offer_recipes
 from assets.studies import make_configured_assets
-from pipelines.alerts import make_failure_sensor
+from pipelines.alerts import make_failure_sensor, make_success_sensor
 from pipelines.lifecycle import make_jobs, make_retraining_job, make_study_jobs
 from pipelines.release import make_release_jobs
 from pipelines.retraining.schedules import make_scheduled_jobs, make_schedules
@@ -56,7 +56,10 @@ def make_definitions(
         asset_checks=dg.load_asset_checks_from_package_module(stages),
         jobs=[*make_jobs(), retraining, *make_study_jobs(studies), *make_scheduled_jobs(), *make_release_jobs(chosen)],
         schedules=make_schedules(),
-        sensors=[make_pool_sensor(retraining), make_pool_alert_sensor(), make_failure_sensor(chosen)],
+        sensors=[
+            make_pool_sensor(retraining), make_pool_alert_sensor(), make_failure_sensor(chosen),
+            make_success_sensor(chosen),
+        ],
         resources=resources,
         executor=make_executor(),
         loggers=loggers,

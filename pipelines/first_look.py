@@ -18,6 +18,7 @@ from ops.core.errors import ConfigError, format_count
 from ops.core.workspace import Workspace
 from ops.spending.bookings import format_usd
 from ops.workers.ping import PingResult
+from pipelines.commands.output import print_text
 from pipelines.confirmation import check_workspace, confirm_spending
 from pipelines.environment_file import write_environment_file
 
@@ -44,19 +45,19 @@ def run_first_look(workspace: Workspace, pool: str, yes: bool, without: Sequence
     ask_for_keys(workspace, setup.pool, yes)
     check_ready(setup)
     for each in setup.left_out:
-        click.echo(f"{each.what} {each.why}. {each.remedy}.")
+        print_text(f"{each.what} {each.why}. {each.remedy}.")
     cost = _show_cost(setup)
     try:
         confirm_spending(setup, yes, cost)
     except click.exceptions.Exit:
-        click.echo(f"Nothing was spent. `podium run {recipe}` runs it later.")
+        print_text(f"Nothing was spent. `podium run {recipe}` runs it later.")
         raise
     check_sources(setup)
     call_each_worker(setup)
     from pipelines.run import run_job
 
     run_job(workspace, recipe)
-    click.echo(f"Afterwards  podium plan pilot --pool {pool}   what it costs to learn whether training would pay")
+    print_text(f"Afterwards  podium plan pilot --pool {pool}   what it costs to learn whether training would pay")
 
 
 def write_recipe(workspace: Workspace, pool: str) -> str:
@@ -70,7 +71,7 @@ def write_recipe(workspace: Workspace, pool: str) -> str:
     if not file.exists():
         head = f"# `podium run {name}` runs it again; what it has asked is not paid for twice.\n"
         write_text(file, f"{head}base: {BASE_RECIPE}\nname: {name}\npool: {pool}\n")
-    click.echo(f"recipe {file.relative_to(workspace.root)}, pool {pool_file(Path('config'), pool)}")
+    print_text(f"recipe {file.relative_to(workspace.root)}, pool {pool_file(Path('config'), pool)}")
     return name
 
 
@@ -93,7 +94,7 @@ def choose_excluded_workers(workspace: Workspace, recipe: str, yes: bool, withou
             remedy = f"Add --without {each.what} to the command to agree, or set max_output_price higher in {file.name}"
             raise ConfigError(file, "max_output_price", f"{each.what} {each.why}", remedy)
         if not click.confirm(f"{each.what} {each.why}. Go on without it?", err=True):
-            click.echo(f"Nothing was spent. Set max_output_price higher in {file}, and budget.run_usd.")
+            print_text(f"Nothing was spent. Set max_output_price higher in {file}, and budget.run_usd.")
             raise click.exceptions.Exit(1)
     names = ", ".join([*setup.recipe.without, *(each.what for each in costly)])
     kept = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("without:")]
@@ -130,7 +131,7 @@ def _show_cost(setup: Setup) -> Range:
     plan = make_plan(setup, detect_machine(setup.workspace))
     whole, cap = add_costs(plan.stages), setup.recipe.budget.run_usd
     minutes = whole.worker_s.expected / 60
-    click.echo(
+    print_text(
         f"{whole.calls.expected:,.0f} calls to {format_count(len(setup.pool.workers), 'worker')}: about "
         f"{format_usd(whole.usd.expected)} ({format_usd(whole.usd.low)} to {format_usd(whole.usd.high)} "
         f"at today's prices), never more than {format_usd(cap)}; about {minutes:.0f} minutes of waiting for workers"
@@ -162,11 +163,11 @@ def call_each_worker(setup: Setup) -> None:
         results = ping_pool(setup.pool, setup.pool_file, cache, ledger)
     failed = [result for result in results if not result.ok]
     for line in list_failure_reasons(failed):
-        click.echo(line, err=True)
+        print_text(line, err=True)
     if failed:
-        click.echo("Only these calls were made. The same command goes on from here.", err=True)
+        print_text("No other call was made. The same command continues from here.", err=True)
         raise click.exceptions.Exit(1)
-    click.echo(f"each worker answers: {', '.join(result.worker for result in results)}")
+    print_text(f"Each worker answers: {', '.join(result.worker for result in results)}.")
 
 
 def list_failure_reasons(failed: Iterable[PingResult]) -> list[str]:

@@ -48,6 +48,7 @@ RETRAINING_ASSETS = (
     "recursive_conductor",
     *EVALUATION_ASSETS,
     *RELEASE_ASSETS,
+    "report",
 )
 
 

@@ -82,6 +82,22 @@ def report_observation(workspace: Workspace, observation: dg.AssetObservation) -
         log.warning("Dagster did not accept the observation of `promotion`: %s: %s", type(error).__name__, error)
 
 
+def publish_pages(workspace: Workspace, version: str) -> None:
+    """Write the report of a version that a person has made champion, and the page of the retrainings again.
+
+    The champion has already changed, so a page that cannot be written only causes a warning in the log.
+    """
+    from assets.report import write_version_report
+    from ops.release import registry
+    from ops.retraining.story import write_retraining_page
+
+    try:
+        write_version_report(workspace, registry.get_version(workspace, version))
+        write_retraining_page(workspace)
+    except (PodiumError, OSError) as error:
+        log.warning("the pages about version %s were not written: %s", version, error)
+
+
 def make_release_jobs(podium: RunResource) -> list[dg.JobDefinition]:
     """Return both jobs on the registry of the checkout of `podium`."""
 
@@ -93,6 +109,7 @@ def make_release_jobs(podium: RunResource) -> list[dg.JobDefinition]:
         context.log.info(f"models:/conductor@champion is version {outcome.version}")
         if outcome.has_changed:
             context.log_event(make_promotion_observation(outcome))
+            publish_pages(podium.find_workspace(), outcome.version)
         context.add_output_metadata({"champion": outcome.version, "report": dg.MetadataValue.path(outcome.page)})
 
     @dg.op(name="roll_back_champion", description="Move the alias champion back to the previous version.")
@@ -102,6 +119,7 @@ def make_release_jobs(podium: RunResource) -> list[dg.JobDefinition]:
             back = roll_back(podium.find_workspace(), config.reason, config.by, context.run_id)
         context.log.info(f"models:/conductor@champion is version {back.version}")
         context.log_event(make_rollback_observation(back, config.by, config.reason))
+        publish_pages(podium.find_workspace(), back.version)
         context.add_output_metadata({"champion": back.version})
 
     @dg.job(

@@ -4,26 +4,50 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assets.report import gather_run_evidence, publish_report
+from assets.recursive_conductor import get_final_policy_folder
+from assets.report import gather_run_evidence, publish_report, write_version_report
 from assets.resources import RunResource
 from assets.studies import make_asset_name as study_asset
 from ops.config.studies import load_studies
 from ops.core.atomic import write_text
+from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.study import STUDIES
+from ops.release import registry
 from ops.reports.exhibit import make_exhibits, report_file
 from ops.reports.page import format_markdown
 from pipelines.run import materialize_assets, run_job
 
 RECIPE = "reproduction"
+DEFAULT_RECIPE = "quickstart"
+"""The recipe of a report if neither a recipe nor a champion is there to report on."""
 
 
-def write_report(workspace: Workspace, recipe: str, seed: int | None = None) -> Path:
-    """Write the page of the measurements of a recipe's last policy. Raises `DataError` if there is none."""
-    podium = RunResource(root=str(workspace.root), recipe=recipe, seed=seed)
+def write_report(workspace: Workspace, recipe: str | None = None, seed: int | None = None) -> Path:
+    """Write the page of the measurements of a recipe's last policy, or of the champion if no recipe is named.
+
+    If the recipe's policy was not trained with the present files, as after a change of the pool, the page is about the
+    champion of that recipe. Raises `DataError` if there is nothing to report.
+    """
+    champion = registry.find_champion(workspace)
+    if recipe is None and champion is not None:
+        return write_version_report(workspace, champion)
+    podium = RunResource(root=str(workspace.root), recipe=recipe or DEFAULT_RECIPE, seed=seed)
+    if champion is not None and champion.tags.get("recipe") == podium.load_setup().recipe.name:
+        setup = podium.load_setup()
+        if champion.tags.get("seed") == str(setup.recipe.seed) and not _is_trained(podium):
+            return write_version_report(workspace, champion)
     evidence = gather_run_evidence(podium)
     page, _ = publish_report(podium, evidence, make_exhibits(evidence))
     return page
+
+
+def _is_trained(podium: RunResource) -> bool:
+    """Return whether the policy of the present files exists."""
+    try:
+        return get_final_policy_folder(podium).is_dir()
+    except DataError:
+        return False
 
 
 def reproduce(workspace: Workspace, seed: int | None = None, yes: bool = True) -> tuple[Path, Path]:

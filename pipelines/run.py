@@ -129,6 +129,10 @@ class RunSession:
         except Exception:
             self._send_alert(run_id)
             raise
+        from pipelines.alerts import close_alerts_of_run
+
+        if run := self.instance.get_run_by_id(run_id):
+            close_alerts_of_run(self.resource.find_workspace(), run)
 
     def _send_alert(self, run_id: str) -> None:
         from pipelines.alerts import alert_on_failed_run
@@ -201,7 +205,10 @@ def _alert_if_unattended(workspace: Workspace, recipe: str, error: PodiumError) 
     if not _is_attended():
         again = shlex.join(["podium", *sys.argv[1:]])
         notify(
-            workspace, RUN_NOT_STARTED.make_notice(f"recipe {recipe} did not begin", str(error), the_same_command=again)
+            workspace,
+            RUN_NOT_STARTED.make_notice(
+                f"recipe {recipe} did not begin", str(error), subject=recipe, the_same_command=again
+            ),
         )
 
 

@@ -11,7 +11,7 @@ from assets.studies import load_study, load_study_inputs, make_asset_name
 from ops.config.studies import RecipeStudy
 from ops.core.atomic import write_bytes
 from ops.core.documents import format_markdown_table
-from ops.core.errors import PodiumError
+from ops.core.errors import PodiumError, suggest_name
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
 from ops.evaluation.stored_studies import Study, StudyStore
@@ -44,7 +44,7 @@ def run_study(
     """
     known = load_all_studies(workspace.config)
     if name not in known:
-        raise PodiumError(f"there is no study {name!r}. Studies: {', '.join(known)}")
+        raise PodiumError(f"there is no study {name!r}. {suggest_name(name, known, 'studies', 'podium study')}")
     entry = known[name]
     if isinstance(entry, RecipeStudy):
         recipe, seeds = recipe or entry.recipe, seeds or entry.seeds

@@ -12,6 +12,7 @@ from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import Comparison, read_comparison
 from ops.release import mlflow_store, registry
+from ops.release.way_back import describe_way_back
 from ops.results.leaderboard import (
     UNCERTAINTY_NOTE,
     Leaderboard,
@@ -31,8 +32,8 @@ CONDUCTOR_NAME = "Conductor"
 """The Conductor's name in the leaderboard."""
 LABEL_WIDTH = 11
 """Width of a line's label in columns."""
-LEGEND = f"{UNCERTAINTY_NOTE}. OOD: out of distribution. USD: in-domain."
-FULL_HINT = "More: --full"
+LEGEND = f"{UNCERTAINTY_NOTE}. OOD means out of distribution. USD are those of an in-domain question."
+FULL_HINT = "--full shows each benchmark."
 
 
 def print_summary(
@@ -69,7 +70,7 @@ def print_summary(
 
 
 def _print_line(console: Console, label: str, text: str, style: str = "") -> None:
-    """Return a label and its text, which wraps beside the label."""
+    """Print a label and its text, which wraps beside the label."""
     from rich.table import Table
     from rich.text import Text
 
@@ -98,9 +99,10 @@ def _print_equal_price(console: Console, board: Leaderboard) -> None:
             f"{format_accuracy(board.mean_accuracy(name, over))}{board.mean_cost(name, over).invalid_note}"
             for name in (CONDUCTOR_NAME, best)
         )
-        _print_line(console, "Equal price", f"Conductor {ours}; the best other at no more USD is {best}, {theirs}")
+        said = f"Of the other systems that cost no more than the Conductor ({ours}), {best} is the best ({theirs})."
+        _print_line(console, "Equal price", said)
     else:
-        _print_line(console, "Equal price", "no other system costs as little as the Conductor")
+        _print_line(console, "Equal price", "No other system costs as little as the Conductor.")
 
 
 def _print_reach(console: Console, comparison: Comparison, full: bool) -> None:
@@ -108,14 +110,15 @@ def _print_reach(console: Console, comparison: Comparison, full: bool) -> None:
         _print_line(
             console,
             name[:1].upper() + name[1:],
-            f"some answer of a system is right on {reach.ceiling:.1%} (luck included), and the Conductor's on "
-            f"{reach.reached:.1%} of those; "
-            f"valid workflows {reach.valid:.1%}, right if valid {reach.right_if_valid:.1%}",
+            f"On {reach.ceiling:.1%} of the questions at least one system gave a right answer, partly by luck. The "
+            f"Conductor is right on {reach.reached:.1%} of these. {reach.valid:.1%} of its workflows are valid, and "
+            f"{reach.right_if_valid:.1%} of the valid ones end in a right answer.",
         )
     strategies = comparison.reach["in-domain"].strategies if full and "in-domain" in comparison.reach else ()
     for strategy in strategies[:SHOWN_STRATEGIES]:
-        paid = f"; {strategy.paid} answers that no single worker gives" if strategy.paid else ""
-        _print_line(console, "Strategy", f"{strategy.shape} {strategy.share:.1%}, most on {strategy.where}{paid}")
+        alone = f"; it solved {strategy.paid} questions that no single worker solved" if strategy.paid else ""
+        said = f"{strategy.shape} is the form of {strategy.share:.1%} of the workflows, most often on {strategy.where}"
+        _print_line(console, "Strategy", f"{said}{alone}")
         if strategy.example:
             _print_line(console, "", strategy.example, "dim")
 
@@ -149,11 +152,11 @@ def print_promotion(console: Console, workspace: Workspace) -> bool:
         _print_line(console, "Promotion", f"version {challenger.version} {verdict}", "yellow")
         page = workspace.reports / f"verdict-version-{challenger.version}.html"
         if page.is_file():
-            _print_line(console, "", f"{page.relative_to(workspace.root)}   has every check")
+            _print_line(console, "", f"{page.relative_to(workspace.root)}   shows every check")
         _print_line(console, "", f"podium promote {challenger.version} --by NAME --reason WHY   overrides the gate")
     elif champion is not None and champion.tags.get("replaced"):
         _print_line(console, "Promotion", f"version {champion.version} replaced version {champion.tags['replaced']}")
-        _print_line(console, "", "podium rollback --reason WHY   goes back to it")
+        _print_line(console, "", describe_way_back(workspace).replace("`", ""))
     if champion is not None:
         alias = f"models:/{mlflow_store.MODEL_NAME}@{mlflow_store.CHAMPION}"
         _print_line(console, "Champion", f"{alias} is version {champion.version}")

@@ -22,7 +22,11 @@ class Notice:
     command: str = ""
     """The command to run. If there are several, it is the first one."""
     occasion: str = ""
-    """The key of the event. Only one notice is sent per key; if it is empty, every notice is sent."""
+    """The key of the event. Only one notice is sent per key while it is open; if it is empty, every notice is sent."""
+    alert: str = ""
+    """The name of the alert in the catalogue, by which what solves it closes it."""
+    subject: str = ""
+    """What the notice is about, if the alert can be open for several things: a run, a version or a model."""
 
     @property
     def heading(self) -> str:
@@ -42,11 +46,19 @@ class Alert:
 
     kind: AlertKind
     state: str
-    command: str
+    command: str = ""
+    """The command that a person has to run. It is empty if nobody has to do anything."""
 
-    def make_notice(self, title: str, text: str = "", link: str = "", occasion: str = "", **values: str) -> Notice:
+    @property
+    def name(self) -> str:
+        """Return the alert's name in the catalogue."""
+        return next(name for name, each in CATALOGUE.items() if each is self)
+
+    def make_notice(
+        self, title: str, text: str = "", link: str = "", occasion: str = "", subject: str = "", **values: str
+    ) -> Notice:
         """Return the notice that reports this state. Raises `KeyError` if a placeholder of the command has no value."""
-        return Notice(self.kind, title, text, link, self.command.format_map(values), occasion)
+        return Notice(self.kind, title, text, link, self.command.format_map(values), occasion, self.name, subject)
 
     @property
     def command_template(self) -> str:
@@ -82,12 +94,10 @@ DRIFTED = Alert(
 DRIFT_SOLVED = Alert(
     "drift",
     "A worker or the champion that was reported as changed answers as before again, or was replaced",
-    "podium status",
 )
 CHAMPION_FALLS = Alert(
     "decision",
-    "The champion does not pass the promotion gate with the present pool, and it will be trained further",
-    "podium retrain",
+    "The champion does not pass the promotion gate with the present pool, and the same run trains it further",
 )
 CHAMPION_STAYS_BELOW = Alert(
     "decision",
@@ -117,14 +127,8 @@ WORKER_RETIRES = Alert(
 KEPT_BACK = Alert(
     "promotion", "The promotion gate has not promoted a version", "podium promote {version} --by NAME --reason WHY"
 )
-PROMOTED = Alert(
-    "promotion", "The promotion gate or a person has made a version the champion", "podium rollback --reason WHY"
-)
-ROLLED_BACK = Alert(
-    "promotion",
-    "A person has made the previous champion the champion again",
-    "podium promote {version} --by NAME --reason WHY",
-)
+PROMOTED = Alert("promotion", "The promotion gate or a person has made a version the champion")
+ROLLED_BACK = Alert("promotion", "A person has made the previous champion the champion again")
 
 CATALOGUE = {name: each for name, each in list(globals().items()) if isinstance(each, Alert)}
 """All alerts by name, in the order above."""

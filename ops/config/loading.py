@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -26,9 +26,9 @@ from ops.config.pool import Pool, PoolFile, Revisions, Worker, revised_model_nam
 from ops.config.recipe import BenchmarkSource, Recipe
 from ops.config.training import ColdStart, Policy, PromptedPolicy, StaticPolicy
 from ops.core.cpython import parse
-from ops.core.errors import ConfigError
+from ops.core.errors import ConfigError, find_similar_name, suggest_name
 from ops.core.registry import hub_dataset
-from ops.core.settings_files import parse_yaml, read_json, read_settings_text
+from ops.core.settings_files import find_line, parse_yaml, read_json, read_settings_text
 
 BASE_FIELD = "base"
 """The field that names the other recipe."""
@@ -62,10 +62,11 @@ def take_base(layer: RecipeLayer, above: list[RecipeLayer]) -> Path | None:
     if name is None:
         return None
     if not isinstance(name, str) or not re.fullmatch(NAME, name) or not layer.file.with_name(f"{name}.yaml").exists():
-        known = ", ".join(sorted(path.stem for path in layer.file.parent.glob("*.yaml")))
+        known = sorted(path.stem for path in layer.file.parent.glob("*.yaml"))
         raise ConfigError(
-            layer.file, BASE_FIELD, f"is not the name of a recipe ({name!r:.60})", f"Recipes there: {known}"
-        )
+            layer.file, BASE_FIELD, f"is not the name of a recipe ({name!r:.60})",
+            suggest_name(str(name), known, "recipes", "podium recipes list"), find_line_in_file(layer.file, BASE_FIELD),
+        )  # fmt: skip
     file = layer.file.with_name(f"{name}.yaml")
     chain = [*(each.file for each in above), layer.file]
     if file in chain:
@@ -188,6 +189,15 @@ def load_settings(model: type[S], file: Path) -> S:
         raise validation_error(file, model, error) from None
 
 
+def find_line_in_file(file: Path, *place: str | int) -> int | None:
+    """Return the line of a setting in a YAML file, or of the nearest section around it (`find_line`); None if the file
+    cannot be read or has neither."""
+    try:
+        return find_line(read_settings_text(file), file, place)
+    except (ConfigError, OSError, yaml.YAMLError):
+        return None
+
+
 def load_or_default(model: type[S], file: Path) -> S:
     """Load a file like `load_settings`, or return the defaults if there is none. Anything else in its place is an
     error."""
@@ -198,8 +208,8 @@ def find_named_file(folder: Path, name: str, suffix: str = ".yaml") -> Path:
     """Return the file `NAME.yaml` of a folder. Raises `ConfigError` for an invalid name: a path, an empty or too long
     one."""
     if not re.fullmatch(NAME, name):
-        known = ", ".join(sorted(path.name.removesuffix(suffix) for path in folder.glob(f"*{suffix}"))) or "none"
-        raise ConfigError(folder, "", f"{name!r:.60} is not the name of a file there", f"Files there: {known}")
+        problem = f"{name!r:.60} is not the name of a file there"
+        raise ConfigError(folder, "", problem, _suggest_file(folder, name, suffix))
     return folder / f"{name}{suffix}"
 
 
@@ -223,25 +233,97 @@ def _read(model: type[Settings], file: Path) -> dict[str, Any]:
 
 
 def _missing_file_error(file: Path) -> ConfigError:
-    known = ", ".join(sorted(path.name.removesuffix(".yaml") for path in file.parent.glob(f"*{file.suffix}"))) or "none"
-    return ConfigError(file, "", "does not exist", f"Files there: {known}")
+    name = file.name.removesuffix(".yaml")
+    return ConfigError(file, "", "does not exist", _suggest_file(file.parent, name, file.suffix))
+
+
+def _suggest_file(folder: Path, name: str, suffix: str) -> str:
+    """Return the remedy for the name of a file that a folder does not have."""
+    known = sorted(path.name.removesuffix(".yaml") for path in folder.glob(f"*{suffix}"))
+    listed = folder.name in ("recipes", "pools")
+    what, listing = (folder.name, f"podium {folder.name} list") if listed else ("files there", "")
+    return suggest_name(name, known, what, listing)
+
+
+REFERENCE = "docs/reference/configuration.md"
+REFERENCE_SECTIONS = {
+    "Recipe": "configrecipesnameyaml",
+    "PoolFile": "configpoolsnameyaml",
+    "PromotionGate": "configpromotionyaml",
+    "Serving": "configservingyaml",
+    "Retraining": "configretrainingyaml",
+    "Alerts": "configalertsyaml",
+    "Studies": "configstudiesyaml",
+}
+"""The model of a file → its section of `REFERENCE`. The section of a model within one has the model's name."""
+_LISTED_KEYS = 12
+"""The largest number of keys of a section that an error lists; the reference lists all."""
+
+
+def describe_known_keys(model: type[Settings], place: Sequence[str | int]) -> str:
+    """Return the remedy for an unknown key at `place`: the most similar known key, or else all that may stand there,
+    and the section of the reference that describes them."""
+    found = find_models_at(model, place[:-1])
+    known = sorted({name for each in found for name in each.model_fields})
+    section = REFERENCE_SECTIONS.get(found[0].__name__, found[0].__name__.lower())
+    page = f" (see {REFERENCE}#{section})" if model.__name__ in REFERENCE_SECTIONS else ""
+    if similar := find_similar_name(str(place[-1]), known):
+        return f"Did you mean {similar}?{page}"
+    listed = f", or use one of {', '.join(known)}" if len(known) <= _LISTED_KEYS or not page else ""
+    return f"Remove it{listed}{page}"
+
+
+def find_models_at(model: type[Settings], place: Sequence[str | int]) -> list[type[Settings]]:
+    """Return the models that may describe the section at `place` of a file of `model`.
+
+    Parts of `place` that name no field are the keys of a mapping, the numbers of a list, or the tags of a choice.
+    """
+    found = [model]
+    for part in place:
+        if inner := [each.model_fields[part].annotation for each in found if part in each.model_fields]:
+            found = list(dict.fromkeys(below for annotation in inner for below in _iterate_models(annotation))) or found
+        elif chosen := [each for each in found if _has_tag(each, part)]:
+            found = chosen
+    return found
+
+
+def _iterate_models(annotation: Any) -> Iterator[type[Settings]]:
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _iterate_models(inner)
+
+
+def _has_tag(model: type[Settings], tag: str | int) -> bool:
+    """Return whether a model is the one that a choice between models marks with `tag`."""
+    return "kind" in model.model_fields and tag in get_args(model.model_fields["kind"].annotation)
 
 
 def validation_error(file: Path, model: type[Settings], error: ValidationError) -> ConfigError:
     """Return the first of pydantic's errors in a file's values as one line with file, field and remedy."""
-    first, more = error.errors()[0], error.error_count() - 1
-    field = ".".join(str(part) for part in first["loc"])
+    first, more = select_error(error), error.error_count() - 1
+    place = first["loc"]
     problem = clean_validation_message(first)
+    if first["type"] == "union_tag_invalid":
+        place = (*place, "kind")
+        problem = f"should be one of {first['ctx']['expected_tags']}"
+    field = ".".join(str(part) for part in place)
     if first["type"] == "extra_forbidden":
         problem = "is not a known key"
-        remedy = f"Remove it or correct its spelling (see {model.__name__} in ops/config)"
+        remedy = describe_known_keys(model, first["loc"])
     elif first["type"] == "missing":
         problem, remedy = "is missing", "Add it"
     elif any(is_key_name(str(part)) or str(part).endswith("_env") for part in first["loc"]) or "key" in problem:
         remedy = "Write the variable's name here, and put the key itself only into the environment"
     else:
-        remedy = suggest_correction(first["input"])
-    return ConfigError(file, field, problem, remedy + (f" (and {more} more)" if more else ""))
+        remedy = suggest_correction(first["input"], first.get("ctx"))
+    mistakes = f". The file has {more} more mistake{'s' * (more > 1)}" if more else ""
+    return ConfigError(file, field, problem, remedy + mistakes, find_line_in_file(file, *place))
+
+
+def select_error(error: ValidationError) -> ErrorDetails:
+    """Return the error to report first: an unknown key before the others, because a misspelt key is also missing."""
+    return min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
 
 
 def clean_validation_message(error: ErrorDetails) -> str:
@@ -249,9 +331,13 @@ def clean_validation_message(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ").replace("Input should", "should", 1)
 
 
-def suggest_correction(value: object) -> str:
+def suggest_correction(value: object, context: Mapping[str, Any] | None = None) -> str:
     """Return the remedy for a wrong value; a mapping or a list is not quoted, since it can be a whole file, nor a URL,
-    since it can hold a secret."""
+    since it can hold a secret. `context` is the `ctx` of pydantic's error, which lists the values of a choice."""
+    expected = re.findall(r"'([^']*)'", str((context or {}).get("expected", (context or {}).get("expected_tags", ""))))
+    written = str((context or {}).get("tag", value))
+    if expected and (similar := find_similar_name(written, expected)):
+        return f"Did you mean {similar}?"
     if isinstance(value, Mapping | list | tuple) or "://" in str(value):
         return "Correct it (fields and limits: docs/reference/configuration.md)"
     return f"Correct the value {value!r:.80}"
@@ -272,8 +358,8 @@ def load_pool(config: Path, name: str) -> Pool:
     pool_of_file = load_settings(PoolFile, file)
     variant = name.partition(":")[2]
     if variant and variant not in pool_of_file.variants:
-        known = ", ".join(sorted(pool_of_file.variants)) or "none"
-        raise ConfigError(file, f"variants.{variant}", "does not exist", f"Variants there: {known}")
+        remedy = suggest_name(variant, sorted(pool_of_file.variants), "variants there")
+        raise ConfigError(file, f"variants.{variant}", "does not exist", remedy)
     return Revisions.read(config).apply_to(pool_of_file.resolve(variant))
 
 
@@ -300,7 +386,7 @@ def load_recipe(config: Path, name: str, seed: int | None = None) -> Recipe:
     try:
         recipe = Recipe.from_file_values(values)
     except ValidationError as error:
-        raise validation_error(find_stating_file(layers, error.errors()[0]["loc"]), Recipe, error) from None
+        raise validation_error(find_stating_file(layers, select_error(error)["loc"]), Recipe, error) from None
     check_inherited(layers, values, lambda pool: _is_synthetic(config, pool))
     return recipe
 
@@ -440,7 +526,7 @@ def _find_judge(
     pool = load_pool(config, grader.pool or recipe.pool)
     if grader.worker not in pool.names:
         problem = f"names {grader.worker!r}, which pool {pool.name!r} does not have"
-        raise place.error("worker", problem, f"Name one of {', '.join(pool.names)}")
+        raise place.error("worker", problem, suggest_name(grader.worker, pool.names, "workers of the pool"))
     judge = pool.worker(grader.worker)
     own = next((worker for worker in scored if revised_model_name(worker) == revised_model_name(judge)), None)
     if own is not None and not grader.scored_too:
@@ -504,7 +590,8 @@ def check_against_pool(recipe: Recipe, pool: Pool) -> None:
     for field, worker in named:
         if worker not in pool.names:
             problem = f"names {worker!r}, which pool {pool.name!r} does not have"
-            raise ConfigError(f"recipe {recipe.name!r}", field, problem, f"Name one of {', '.join(pool.names)}")
+            remedy = suggest_name(worker, pool.names, "workers of the pool")
+            raise ConfigError(f"recipe {recipe.name!r}", field, problem, remedy)
 
 
 def _list_named_workers(place: str, policy: Policy) -> list[tuple[str, str]]:

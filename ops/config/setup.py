@@ -25,6 +25,9 @@ from ops.core.errors import DataError
 from ops.core.settings_files import read_settings_text
 from ops.core.workspace import Workspace
 
+_RETRAINING = "-retraining-of-version-"
+"""The part of a ledger run's name by which it is known as that of a retraining."""
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -77,6 +80,11 @@ class Setup:
         """Return the name under which the ledger counts spending: recipe, seed and the pool's answers key, unless the
         setup has its own account."""
         return self.account or f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}"
+
+    @property
+    def is_retraining(self) -> bool:
+        """Return whether the calls are those of a retraining (`Snapshot.account`)."""
+        return _RETRAINING in self.account
 
     def with_account(self, name: str) -> Self:
         """Return the setup of calls beside the run, which the ledger counts as a run of its own with the same cap."""
@@ -163,7 +171,16 @@ class Snapshot(Settings):
         """Return the setup of its run in that checkout; its texts are written beside the snapshots."""
         if self.texts:
             workspace = replace(workspace, kept_texts=self._keep_texts(workspace.snapshots))
-        return Setup(workspace, self.recipe, self.pool, self.evaluation_pools, self.left_out)
+        return replace(
+            Setup(workspace, self.recipe, self.pool, self.evaluation_pools, self.left_out), account=self.account
+        )
+
+    @property
+    def account(self) -> str:
+        """Return the name under which the ledger counts the spending of a retraining; empty for any other run."""
+        if self.change is None:
+            return ""
+        return f"{self.recipe.name}-{self.recipe.seed}-{self.pool.answers_key}{_RETRAINING}{self.change.version}"
 
     def _keep_texts(self, folder: Path) -> Path:
         kept = folder / f"texts-{digest(self.texts)}"

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from ops.config.base import Name, Seed, Settings
 from ops.config.loading import load_or_default, validation_error
 from ops.config.recipe import Recipe
-from ops.core.errors import ConfigError, PodiumError
+from ops.core.errors import ConfigError, PodiumError, suggest_name
 from ops.core.registry import check_names
 
 Change = dict[str, dict[str, Any]]
@@ -163,7 +163,7 @@ class Studies(Settings):
         """Return the study of that name. Raises `ConfigError` that names `file` if there is none, or it is of another
         recipe."""
         if name not in self.studies:
-            remedy = f"Studies there: {', '.join(self.studies)}"
+            remedy = suggest_name(name, self.studies, "studies there", "podium study")
             raise ConfigError(file, f"studies.{name}", "does not exist", remedy)
         if recipe_file != (study := self.studies[name]).recipe:
             problem = f"is of recipe {study.recipe!r}, not {recipe_file!r}"

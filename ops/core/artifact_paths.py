@@ -60,8 +60,8 @@ def repair_artifact_paths(workspace: Workspace) -> int:
         connection.execute("COMMIT")  # until the commit, closing the connection undoes the changes
     if count:
         roots = ", ".join(str(folder).removesuffix(f"/{tail}") for folder in old_folders)
-        log.warning("%s: this checkout lay in %s: %d places of artifacts now name %s", file, roots, count,
-                    workspace.root)  # fmt: skip
+        said = "%s: the workspace was moved here from %s. The paths of %d artifacts are corrected to %s"
+        log.warning(said, file, roots, count, workspace.root)
     return count
 
 

@@ -1,4 +1,4 @@
-"""The exception hierarchy, and helpers that format errors, sizes and counts for messages.
+"""The exception hierarchy, and helpers that format errors, names, figures and counts for messages.
 
 Every error that a user may see derives from `PodiumError`. Its text says what is wrong, where it is, and what to do
 about it. Errors that only a bug can cause keep Python's own types.
@@ -6,7 +6,7 @@ about it. Errors that only a bug can cause keep Python's own types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -15,11 +15,12 @@ class PodiumError(Exception):
 
 
 class ConfigError(PodiumError):
-    """A setting is wrong. The message names the file, the field ("" if the whole file is meant), the problem and the
-    remedy."""
+    """A setting is wrong. The message names the file, the field ("" if the whole file is meant) and its line if that is
+    known, the problem and the remedy."""
 
-    def __init__(self, file: Path | str, field: str, problem: str, remedy: str) -> None:
-        super().__init__(_format_location(file, field, problem, remedy))
+    def __init__(self, file: Path | str, field: str, problem: str, remedy: str, line: int | None = None) -> None:
+        place = field if line is None else f"{field} (line {line})".strip()
+        super().__init__(_format_location(file, place, problem, remedy))
         self.file, self.field, self.problem, self.remedy = str(file), field, problem, remedy
 
 
@@ -87,7 +88,8 @@ class CacheUnavailable(PodiumError):
 
 
 def _format_location(file: Path | str, place: str, problem: str, remedy: str) -> str:
-    return f"{file}: {place}: {problem}. {remedy}" if place else f"{file}: {problem}. {remedy}"
+    end = "" if problem.endswith("?") else "."
+    return f"{file}: {place}: {problem}{end} {remedy}" if place else f"{file}: {problem}{end} {remedy}"
 
 
 def iterate_causes(error: BaseException, *, drivers: bool = False) -> Iterator[BaseException]:
@@ -107,6 +109,47 @@ def iterate_causes(error: BaseException, *, drivers: bool = False) -> Iterator[B
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message; the name of its type if the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def find_similar_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to a possibly misspelt one; None if none is similar."""
+    from difflib import get_close_matches
+
+    by_lower_case = {each.lower(): each for each in known}
+    found = get_close_matches(name.lower(), by_lower_case, n=1)
+    return by_lower_case[found[0]] if found else None
+
+
+def suggest_name(name: str, known: Iterable[str], what: str, listing: str = "") -> str:
+    """Return the remedy for an unknown name.
+
+    It asks for the most similar known name, or lists all of them if none is similar. `what` is the plural of what is
+    named, for example "recipes", and `listing` is the command that lists them, if there is one.
+    """
+    known = list(known)
+    if (similar := find_similar_name(name, known)) is not None:
+        return f"Did you mean {similar}?{f' `{listing}` lists all {what}' * bool(listing)}"
+    separator = "; " if any("," in each for each in known) else ", "
+    return f"The {what} are: {separator.join(known) or 'none'}"
+
+
+def format_figure(value: float) -> str:
+    """Return a number with at most four significant digits and no exponent, for example “1,234”, “0.9971” or
+    “< 0.0001”; a dash for NaN."""
+    if value != value:  # NaN
+        return "–"
+    if value in (float("inf"), float("-inf")):
+        return "∞" if value > 0 else "-∞"
+    if 0 < abs(value) < 1e-4:
+        return "< 0.0001" if value > 0 else "> -0.0001"
+    if abs(value) >= 1000 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def format_p_value(value: float) -> str:
+    """Return the p-value of a test with the sign before it, for example “= 0.012” or “< 0.0001”."""
+    return "< 0.0001" if value < 1e-4 else f"= {value:.2g}"
 
 
 def format_size(gib: float) -> str:

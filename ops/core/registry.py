@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
+from ops.core.errors import find_similar_name
 from ops.core.messages import Sample
 from ops.core.problem import Problem, Split
 
@@ -39,11 +40,13 @@ def entry_names(package: str) -> tuple[str, ...]:
 
 
 def check_names(kind: str, package: str, given: Iterable[str]) -> None:
-    """Raise `ValueError` if `given` contains names that are not modules of the package. The message lists these and the
-    known names."""
+    """Raise `ValueError` if `given` contains names that are not modules of the package. The message lists these, and
+    says which known name was probably meant or lists the known names."""
     known = entry_names(package)
     if unknown := sorted(set(given) - set(known)):
-        raise ValueError(f"unknown {kind} {', '.join(unknown)}; known: {', '.join(known)}")
+        similar = find_similar_name(unknown[0], known) if len(unknown) == 1 else None
+        remedy = f". Did you mean {similar}?" if similar else f"; known: {', '.join(known)}"
+        raise ValueError(f"unknown {kind} {', '.join(unknown)}{remedy}")
 
 
 class Registry(Mapping[str, T]):

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import stat
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -99,6 +100,23 @@ def parse_yaml(text: str, file: Path) -> Any:
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(file, line, f"is not valid YAML ({problem})", "Correct it") from None
     return None if node is None else _ValueReader(file).convert(node, ())
+
+
+def find_line(text: str, file: Path, place: Sequence[str | int]) -> int | None:
+    """Return the line of the key or list item at `place` in valid YAML text, or of the nearest section around it; None
+    if not even the first part of `place` is there. Parts of `place` that are no keys are skipped, such as the tags
+    that pydantic adds for a choice between models."""
+    node, line = _compose_nodes(text, file), None
+    for part in place:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == part:
+                    node, line = value, key.start_mark.line + 1
+                    break
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line
 
 
 @lru_cache(maxsize=32)

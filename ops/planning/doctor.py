@@ -56,7 +56,7 @@ def _check_python() -> Diagnosis:
 def _check_git() -> Diagnosis:
     if shutil.which("git"):
         return Diagnosis("git", "ok", "found")
-    return Diagnosis("git", "missing", "is not on the PATH", "Install it: every run notes its commit")
+    return Diagnosis("git", "missing", "is not on the PATH", "Install it, because every run records its commit")
 
 
 def _check_disk(workspace: Workspace, machine: Machine) -> Diagnosis:
@@ -86,10 +86,10 @@ def _check_keys(workspace: Workspace) -> Iterator[Diagnosis]:
             if worker.api_key_env and file.stem not in pools.setdefault(worker.api_key_env, []):
                 pools[worker.api_key_env].append(file.stem)
     for variable, names in sorted(pools.items()):
-        used = f"for {', '.join(names)}"
+        used = f"needed by the pool{'s' * (len(names) > 1)} {', '.join(names)}"
         problem = key_problem(variable)
         if problem is None:
-            yield Diagnosis(variable, "ok", f"set, {used}; `podium pools ping {names[0]}` tries it")
+            yield Diagnosis(variable, "ok", f"is set; {used}. `podium pools ping {names[0]}` tests it")
         else:
             yield Diagnosis(variable, "optional", f"{problem}; {used}", "Write it into .env or the environment")
 
@@ -97,13 +97,13 @@ def _check_keys(workspace: Workspace) -> Iterator[Diagnosis]:
 def _check_gpus(machine: Machine) -> Diagnosis:
     if machine.gpus:
         return Diagnosis("GPUs", "ok", ", ".join(f"{gpu.name} ({gpu.gib:.0f} GiB)" for gpu in machine.gpus))
-    remedy = "Prompted and static policies and the quickstart need none; `podium plan RECIPE` says what others need"
-    return Diagnosis("GPUs", "optional", "none found by nvidia-smi", remedy)
+    remedy = "The quickstart and prompted and static policies need none. `podium plan RECIPE` says what a recipe needs"
+    return Diagnosis("GPUs", "optional", "nvidia-smi finds none", remedy)
 
 
 def _check_engines(machine: Machine) -> Iterator[Diagnosis]:
     remedies = {
-        "vllm": f"Where the GPUs are: {install_extra_command('gpu')}",
+        "vllm": f"Install it on the machine with the GPUs: {install_extra_command('gpu')}",
         "deepspeed": f"Run {pip_install_command('deepspeed')}",
     }
     for name, remedy in remedies.items():

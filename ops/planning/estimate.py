@@ -28,6 +28,7 @@ from ops.core.response_rows import ResponseRow
 from ops.core.usage import MeanUsage, Usage
 from ops.grading import GRADERS
 from ops.precaching.precache import build_solo_messages
+from ops.spending.bookings import format_usd
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache, cache_key
 from ops.workers.providers import find_price, is_remote, max_prompt_tokens
@@ -521,8 +522,8 @@ class Cost:
         if not self.paid_calls:
             return f"{asked:,} calls, all of them cached: nothing to pay"
         return (
-            f"{asked:,} calls, {self.cached_calls:,} of them cached: about ${self.usd.expected:,.2f}, "
-            f"at most ${self.usd.high:,.2f} {self.basis}"
+            f"{asked:,} calls, {self.cached_calls:,} of them cached: about {format_usd(self.usd.expected)}, "
+            f"at most {format_usd(self.usd.high)} {self.basis}"
         )
 
     def to_rows(self) -> list[dict[str, str | int | float]]:
@@ -613,6 +614,6 @@ def explain_cap_error(error: OverBudget, rest: Cost) -> OverBudget:
     return OverBudget(
         f"stopped at the cap: {rest.cached_calls:,} of {rest.paid_calls + rest.cached_calls:,} calls are done and stay "
         "cached; "
-        f"the other {rest.paid_calls:,} would cost about ${rest.usd.expected:,.2f}, at most ${rest.usd.high:,.2f} "
-        f"{rest.basis}. Run the same command again to go on where it stopped ({error})"
+        f"the other {rest.paid_calls:,} would cost about {format_usd(rest.usd.expected)}, at most "
+        f"{format_usd(rest.usd.high)} {rest.basis}. Run the same command again to go on where it stopped ({error})"
     )

@@ -7,7 +7,7 @@ The calls, USD and waiting times are those of the plan's training stage, with th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import fsum
@@ -29,6 +29,7 @@ from ops.planning.stage_estimates import StageEstimator
 from ops.planning.stored_results import open_existing_ledger
 from ops.precaching.profiles import map_subjects, tabulate_scores
 from ops.results.statistics import Interval, estimate_choice_gain, estimate_hindsight_gain, expected_oracle_by_chance
+from ops.spending.bookings import format_usd
 from ops.training.run.training_run import RESULT_FILE, RunPlan, RunResult, read_curve
 from ops.workers.pool import reprice_responses
 
@@ -173,10 +174,13 @@ class RunMeasurements:
     """Seconds of waiting for workers."""
     policy_s: float
     """Seconds of generation and policy updates."""
+    differs_in: tuple[str, ...] = ()
+    """What was different from the recipe and the pool of the forecast, in words."""
 
 
 def make_forecast(setup: Setup) -> tuple[RunForecast, RunMeasurements | None]:
-    """Forecast training on the stored mix and responses, and return the forecast with the last comparable run, if any.
+    """Forecast training on the stored mix and responses, and return the forecast with the last finished run of the
+    recipe, if any: preferably one with the same settings and pool.
 
     Raises `DataError` if the mix or the responses cannot be read, and `ConfigError` for a worker without a price.
     """
@@ -189,11 +193,11 @@ def make_forecast(setup: Setup) -> tuple[RunForecast, RunMeasurements | None]:
     chains = training_signal.make_rescue_prior(setup.recipe.curation.rescued)
     rollouts = setup.recipe.grpo.rollouts_per_question
     shares = training_signal.estimate_group_signals(tally_responses(rows), rollouts, chains)
-    last = find_last_run(setup)
+    last, same = find_last_run(setup, accept_differences=True), find_last_run(setup)
     candidates = read_shortlist(setup)
     with open_existing_ledger(setup) as ledger:
         made = forecast_run(setup, mix, rows, shares, MeasuredUsage.from_rows(rows, ledger), candidates)
-    return replace(made, training=replace(made.training, policy_s=Range.exactly(last.policy_s) if last else None)), last
+    return replace(made, training=replace(made.training, policy_s=Range.exactly(same.policy_s) if same else None)), last
 
 
 def forecast_run(
@@ -230,17 +234,35 @@ def forecast_run(
 # ── the last run ─────────────────────────────────────────────────────────────
 
 
-def find_last_run(setup: Setup) -> RunMeasurements | None:
-    """Return the figures of the newest completed run with this recipe's GRPO settings, policy and pool, or None."""
-    recipe = setup.recipe
+def find_last_run(setup: Setup, accept_differences: bool = False) -> RunMeasurements | None:
+    """Return the figures of the newest completed run with this recipe's GRPO settings, policy and pool, or None.
+
+    With `accept_differences`, the newest completed run of a recipe of that name is returned if there is no such run.
+    """
     plans = dict(filter(None, map(_read_finished_run, setup.workspace.runs.glob("*"))))
-    for folder in sorted(plans, key=lambda folder: (folder / RESULT_FILE).stat().st_mtime, reverse=True):
-        plan = plans[folder]
-        if plan.adaptive is not None or plan.recursive is not None:
-            continue
-        if plan.recipe.grpo == recipe.grpo and plan.recipe.policy == recipe.policy and plan.pool == setup.pool:
-            return _measure_run(folder, recipe.grpo.rollouts_per_step)
+    newest = sorted(plans, key=lambda folder: (folder / RESULT_FILE).stat().st_mtime, reverse=True)
+    first_stages = [folder for folder in newest if plans[folder].adaptive is None and plans[folder].recursive is None]
+    differences = {folder: tuple(_list_differences(plans[folder], setup)) for folder in first_stages}
+    same = [folder for folder in first_stages if not differences[folder]]
+    others = [folder for folder in first_stages if plans[folder].recipe.name == setup.recipe.name]
+    for folder in [*same, *(others if accept_differences else [])]:
+        measured = _measure_run(folder)
+        return replace(measured, differs_in=differences[folder])
     return None
+
+
+def _list_differences(plan: RunPlan, setup: Setup) -> Iterator[str]:
+    """Return in words what a run's plan has that the recipe and its pool do not."""
+    if plan.recipe.policy != setup.recipe.policy:
+        yield "another policy"
+    if plan.recipe.grpo != setup.recipe.grpo:
+        yield "other settings of GRPO"
+    if (before := set(plan.pool.names)) != (now := set(setup.pool.names)):
+        changes = [f"with {name}" for name in sorted(before - now)]
+        changes += [f"without {name}" for name in sorted(now - before)]
+        yield f"another pool ({', '.join(changes)})"
+    elif plan.pool.workers != setup.pool.workers:
+        yield "other settings of its workers"
 
 
 def _read_finished_run(folder: Path) -> tuple[Path, RunPlan] | None:
@@ -253,7 +275,7 @@ def _read_finished_run(folder: Path) -> tuple[Path, RunPlan] | None:
         return None
 
 
-def _measure_run(folder: Path, rollouts_per_step: int) -> RunMeasurements:
+def _measure_run(folder: Path) -> RunMeasurements:
     """Return the figures of the finished run in a folder."""
     curve = read_curve(folder)
     result = RunResult.read(folder)
@@ -273,9 +295,11 @@ def _measure_run(folder: Path, rollouts_per_step: int) -> RunMeasurements:
     )
 
 
-def compare_with_run(forecast: RunForecast, actual: RunMeasurements | None) -> list[tuple[str, str, str]]:
-    """Return table rows that compare the forecast with the last run: the quantity, its forecast, and the run's
-    value."""
+def compare_with_run(
+    forecast: RunForecast, actual: RunMeasurements | None
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the headings and rows of a table that compares the forecast with the last run: the quantity, its forecast,
+    and the run's value. Without a last run there is no column for it."""
     cost = forecast.training
     waiting = f"{_format_seconds(cost.worker_s.expected)}{f', by {cost.limited_by}' * bool(cost.limited_by)}"
     policy = "not measured yet" if cost.policy_s is None else _format_seconds(cost.policy_s.expected)
@@ -287,12 +311,25 @@ def compare_with_run(forecast: RunForecast, actual: RunMeasurements | None) -> l
         ),
         ("steps a workflow", f"{forecast.steps_per_workflow:.1f} (assumed)", lambda a: f"{a.steps_per_workflow:.2f}"),
         ("worker calls", f"{cost.calls.expected:,.0f}", lambda a: f"{a.calls:,} ({a.paid_share:.0%} of them paid for)"),
-        ("price of all responses", _format_usd(cost.usd_with_repeats), lambda a: f"${a.usd:,.4f}"),
-        ("to pay; repeats are free", _format_usd(cost.usd), lambda a: f"${a.paid_usd:,.4f}"),
+        ("price of all responses", _format_usd(cost.usd_with_repeats), lambda a: format_usd(a.usd)),
+        ("to pay; repeats are free", _format_usd(cost.usd), lambda a: format_usd(a.paid_usd)),
         ("waiting for workers", waiting, lambda a: _format_seconds(a.worker_s)),
         ("policy: writing, updating", policy, lambda a: _format_seconds(a.policy_s)),
     ]
-    return [(name, value, shown(actual) if actual else "–") for name, value, shown in facts]
+    head = ("a training run", "forecast")
+    if actual is None:
+        return head, [(name, value) for name, value, _ in facts]
+    return (*head, "last run"), [(name, value, shown(actual)) for name, value, shown in facts]
+
+
+def describe_last_run(actual: RunMeasurements | None) -> str:
+    """Return a sentence that says which run the column of the last run is about, and in what it was different."""
+    if actual is None:
+        return "No training of this recipe has finished in this workspace, so that there is none to compare with."
+    if not actual.differs_in:
+        return f"The last run is {actual.folder}, with the same settings and pool."
+    differences = " and ".join(actual.differs_in)
+    return f"The last run is {actual.folder}. It is not quite comparable, since it had {differences}."
 
 
 def list_warnings(forecast: RunForecast) -> list[str]:
@@ -300,8 +337,8 @@ def list_warnings(forecast: RunForecast) -> list[str]:
     warnings, usd = [], forecast.training.usd
     if forecast.cap_usd is not None and usd.expected > forecast.cap_usd:
         warnings.append(
-            f"The run needs about ${usd.expected:,.2f} and its cap is ${forecast.cap_usd:,.2f}: it would stop "
-            "there, and go on when budget.run_usd is raised."
+            f"The run needs about {format_usd(usd.expected)} and its cap is {format_usd(forecast.cap_usd)}: it would "
+            "stop there, and continue when budget.run_usd is raised."
         )
     silent = [domain for domain, share in forecast.signal_by_domain.items() if share < MIN_SIGNAL]
     if silent:
@@ -380,7 +417,7 @@ def describe_outlook(forecast: RunForecast) -> str:
         return (
             f"Whether training would pay cannot be decided with one sample. {_describe_gains(room)} Ask for two "
             f"samples (`precaching: {{samples: 2}}` in the recipe); the second answers cost about "
-            f"${room.next_sample_usd:,.2f}."
+            f"{format_usd(room.next_sample_usd)}."
         )
     return (
         f"Undecided: no gain is certain, and up to {_points(room.max_gain)} are possible. {_describe_gains(room)} "
@@ -414,7 +451,7 @@ def _signed(gain: float) -> str:
 
 
 def _format_usd(span: Range) -> str:
-    return f"about ${span.expected:,.4f} (${span.low:,.4f} to ${span.high:,.4f})"
+    return f"about {format_usd(span.expected)} ({format_usd(span.low)} to {format_usd(span.high)})"
 
 
 def _format_seconds(value: float) -> str:

@@ -26,6 +26,7 @@ from ops.planning.recipe_plan import MissingRequirement, RecipePlan
 from ops.planning.requirements import format_missing
 from ops.planning.speed import count_cold_start_tokens
 from ops.planning.stage_estimates import PAID_SHARE
+from ops.spending.bookings import format_usd
 from ops.training.rewards.reward_term import TERMS
 
 INDENT = 14
@@ -41,7 +42,7 @@ def describe_recipe(setup: Setup) -> str:
     candidates = round(places * mix.shortlist_factor)
     rollouts = grpo.steps * grpo.rollouts_per_step
     lesson = f", cold start {recipe.cold_start.steps} × {recipe.cold_start.batch}" if recipe.cold_start else ""
-    samples = recipe.precaching.samples
+    samples, workers = recipe.precaching.samples, format_count(len(pool.workers), "worker")
     calls = candidates * len(pool.workers) * samples
     size = f"{grpo.steps} steps × {grpo.questions_per_step} questions × {grpo.rollouts_per_question} rollouts"
     adam = f"AdamW {grpo.adam_beta1}/{grpo.adam_beta2}, lr {grpo.learning_rate} {grpo.schedule}"
@@ -50,9 +51,9 @@ def describe_recipe(setup: Setup) -> str:
     writer = share if grpo.vllm else "generation by transformers"
     overlap = "; workers answer later steps' rollouts meanwhile" if grpo.staleness else ""
     training = [
-        ("GRPO", f"{size} = {rollouts} rollouts, at most {rollouts * recipe.prompting.max_steps} worker calls"),
+        ("GRPO", f"{size} = {rollouts:,} rollouts, at most {rollouts * recipe.prompting.max_steps:,} worker calls"),
         ("", f"{grpo.loss} loss, clip {grpo.clip}, KL {grpo.kl}, {adam}, warm-up {grpo.warmup_ratio}"),
-        ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens a completion"),
+        ("", f"temperature {grpo.temperature}, at most {grpo.max_completion_tokens} tokens in a completion"),
         *([("reward", f"0, 0.5 or 1, and {_format_reward_terms(grpo.reward_terms)}")] if grpo.reward_terms else []),
         ("trainer", f"{format_count(grpo.processes, 'process')}, {engine}, {writer}{overlap}"),
     ]
@@ -60,11 +61,11 @@ def describe_recipe(setup: Setup) -> str:
         ("recipe", f"{recipe.name} (seed {recipe.seed}): {recipe.description}"),
         ("policy", _describe_policy(recipe.policy) + lesson),
         ("pool", f"{pool.name} {pool.answers_key}: {', '.join(pool.names)}"),
-        ("precaching", f"{candidates} problems × {len(pool.workers)} workers × {samples} samples = {calls} calls"),
-        ("mix", f"{places} problems, {mix.per_domain} a domain, by {mix.selector}"),
+        ("precaching", f"{candidates:,} questions × {workers} × {format_count(samples, 'answer')} = {calls:,} calls"),
+        ("mix", f"{places} training questions, {mix.per_domain} of each domain, chosen by the selector {mix.selector}"),
         *(training if recipe.is_trained else []),
         ("evaluation", f"{', '.join(recipe.benchmarks)}; {format_count(recipe.evaluation.repeats, 'repeat')}"),
-        ("budget", f"{recipe.budget.run_usd:.2f} USD a run"),
+        ("budget", f"{format_usd(recipe.budget.run_usd)} for a run"),
     )
     return _format_facts(facts)
 
@@ -79,12 +80,15 @@ def _describe_policy(policy: Policy) -> str:
     return "scratch, Qwen2 architecture"
 
 
-def format_plan(plan: RecipePlan, lacking: Sequence[MissingRequirement]) -> str:
-    """Return the whole plan as text. Its last section is `ready` or the list of missing requirements."""
+def format_plan(plan: RecipePlan, lacking: Sequence[MissingRequirement], width: int | None = None) -> str:
+    """Return the whole plan as text. Its last section is `ready` or the list of missing requirements.
+
+    `width` is that of the terminal: the table of memory then has only the columns that fit. None shows all of them.
+    """
     sections = [
         describe_recipe(plan.setup),
         _format_machine(plan),
-        _format_memory(plan),
+        _format_memory(plan, width),
         _format_disk(plan),
         _format_costs(plan),
         format_missing(lacking),
@@ -123,7 +127,7 @@ def _stage_figures(stage: Cost) -> dict[str, Any]:
 def _format_machine(plan: RecipePlan) -> str:
     facts = [("machine", str(plan.machine))]
     if plan.known_shape is None and plan.recipe.is_trained:
-        facts.append(("model", "of unknown shape"))
+        facts.append(("model", "Podium does not know its numbers of layers and parameters"))
     elif plan.known_shape is not None:
         shape = plan.known_shape.shape
         of = f"{shape.layers} layers × {shape.hidden:,}, vocabulary {shape.vocabulary:,}"
@@ -133,7 +137,7 @@ def _format_machine(plan: RecipePlan) -> str:
     return _format_facts(facts)
 
 
-def _format_memory(plan: RecipePlan) -> str:
+def _format_memory(plan: RecipePlan, width: int | None) -> str:
     work, made = plan.workload, plan.memory
     if work is None or made is None:
         return ""
@@ -147,11 +151,19 @@ def _format_memory(plan: RecipePlan) -> str:
         rows.append(("at most", f"{_format_gib(made.host_peak_gib)} of {plan.machine.memory_gib:,.0f} GiB"))
         return f"memory of the machine; {rollouts}\n{_format_table(rows)}\n{_format_policy_memory(plan)}"
     columns: dict[str, MemoryEstimate] = {"recipe": made, **plan.alternative_memory}
-    whose = "" if plan.machine.gpus else ", of GPUs of 80 GB, assumed"
-    ranks = f"recipe: {work.engine} on {work.engine.ranks}; the others on {len(plan.machine.gpus) or work.engine.ranks}"
-    head = f"memory, GiB a GPU{whose}; {ranks}\n  {rollouts}"
-    table, cache = _format_table(_memory_rows(columns, gib)), _describe_vllm_cache(made, work.sequence_tokens)
-    return f"{head}\n{table}{cache}\n{_format_policy_memory(plan)}"
+    whose = "" if plan.machine.gpus else " of 80 GB (assumed)"
+    gpus = format_count(len(plan.machine.gpus) or work.engine.ranks, "GPU")
+    ranks = f"the recipe uses {work.engine} on {work.engine.ranks}, the other columns are for {gpus}"
+    head = f"memory in GiB for each GPU{whose}; {ranks}\n  {rollouts}"
+    table = _format_table(_memory_rows(columns, gib))
+    left_out: list[str] = []
+    while width and len(columns) > 1 and max(map(len, table.splitlines())) > width:
+        left_out.insert(0, list(columns)[-1])
+        columns = {name: column for name, column in columns.items() if name not in left_out}
+        table = _format_table(_memory_rows(columns, gib))
+    note = f"\n  --wide also shows: {'; '.join(left_out)}" if left_out else ""
+    cache = _describe_vllm_cache(made, work.sequence_tokens)
+    return f"{head}\n{table}{note}{cache}\n{_format_policy_memory(plan)}"
 
 
 def _memory_rows(columns: Mapping[str, MemoryEstimate], gib: float) -> list[Row]:
@@ -235,7 +247,7 @@ def _format_costs(plan: RecipePlan) -> str:
     return "\n".join([
         "calls and USD still to come, low to high; what is stored costs nothing", _format_table(spent),
         *([] if whole.calls.high else [_NOTHING_LEFT]), _format_hours(rows),
-        "what is asked",
+        "calls of each stage",
         *(f"{name:<{width}}{words}" for name, words in what), *left_out, _format_assumptions(plan),
     ])  # fmt: skip
 
@@ -268,26 +280,31 @@ def _stage_row(stage: Cost) -> Row:
 def _format_assumptions(plan: RecipePlan) -> str:
     most = plan.recipe.prompting.max_steps
     usual = (ANSWER_TOKENS["choice"], OTHER_ANSWER_TOKENS, THINKING_TOKENS, EFFORT_TOKENS["low"], TOOL_ANSWER_TOKENS)
-    answers = "a choice {:.0f} tokens, else {:.0f}, thinking {:.0f}, little {:.0f}; a tool {:.0f}".format(*usual)
+    lengths = "a choice {:.0f}, another answer {:.0f}, with thinking {:.0f}, with little thinking {:.0f}, a tool {:.0f}"
+    speeds = " / ".join(f"{speed:.0f}" for speed in TOKENS_PER_SECOND)
     lines = [
-        f"a workflow has 1, {(1 + most) / 2:g} or {most} steps, by any worker alike (high: by the most expensive)",
-        "a step sees none, half (expected) or all (high) of those before it",
-        f"answers are as long as measured here, else half, once or twice as usual ({answers})",
-        f"they come as fast as measured, else at {' / '.join(f'{speed:.0f}' for speed in TOKENS_PER_SECOND)} tokens/s",
+        f"A workflow has 1 (low), {(1 + most) / 2:g} (expected) or {most} (high) steps.",
+        "Each worker executes the same share of the steps. In the high figure the most expensive worker executes all.",
+        "A step sees none (low), half (expected) or all (high) of the responses of the steps before it.",
+        "Responses are as long as those that were measured here.",
+        "Without measurements they have half (low), once (expected) or twice (high) the usual number of tokens.",
+        f"The usual numbers of tokens are: {lengths.format(*usual)}.",
+        f"Responses are as fast as those that were measured here, and otherwise written at {speeds} tokens per second.",
     ]
     for name, grader in plan.recipe.judges.items():
         lines.append(
-            f"{grader.worker} grades each answer to {name}, with {JUDGE_PROMPT_TOKENS:.0f} tokens of instructions"
+            f"{grader.worker} grades each answer to {name}, with {JUDGE_PROMPT_TOKENS:.0f} tokens of instructions."
         )
     if plan.recipe.policy.kind == "scratch":
         shares = ", ".join(f"{name} {paid.expected:.0%}" for name, paid in PAID_SHARE.items())
-        lines.append(f"a small policy repeats itself, and equal calls are paid once; expected: {shares}")
+        lines.append("A small policy often makes the same calls again, which are paid once.")
+        lines.append(f"The expected shares of its calls that are paid are: {shares}.")
     if plan.needs_gpu:
-        lines.append("the policy's hours follow from assumed speeds (docs/models.md)")
+        lines.append("The policy's hours are computed from assumed speeds (docs/models.md).")
     elif plan.recipe.policy.kind == "pretrained" and not plan.machine.gpus:
         cores = plan.machine.cores
-        lines.append(f"the policy's hours follow from speeds of one core (docs/models.md), times {cores}")
-    return "assumed:\n" + "\n".join(f"  - {line}" for line in lines)
+        lines.append(f"The policy's hours are computed from the speed of one core (docs/models.md), times {cores}.")
+    return "assumptions\n" + "\n".join(f"  - {line}" for line in lines)
 
 
 # ── words ────────────────────────────────────────────────────────────────────────────

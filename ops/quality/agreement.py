@@ -21,6 +21,7 @@ from ops.core.problem import Problem, benchmark_of
 from ops.core.workspace import Workspace
 from ops.grading.graders.judge import UNREADABLE_REPLY
 from ops.grading.version import grader_version
+from ops.spending.bookings import format_usd
 from ops.workers.scheduling import Client
 from ops.workflow.judging import grade_answers
 
@@ -85,7 +86,7 @@ class JudgeAgreement:
     def __str__(self) -> str:
         unread = f"; {self.unreadable} unreadable replies" if self.unreadable else ""
         rates = f"accepts {self.right} right answers, rejects {self.wrong} wrong ones{unread}"
-        return f"{self.judge} on {self.benchmark}, {self.labels}: {rates}; ${self.usd:.4f}"
+        return f"{self.judge} on {self.benchmark}, {self.labels}: {rates}; {format_usd(self.usd)}"
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

@@ -130,7 +130,7 @@ def _create_run(
     from ops.release.new_version import compute_metrics
 
     system, policy = scored
-    purpose: Purpose = "study" if setup.account else "evaluation"
+    purpose: Purpose = "study" if setup.account and not setup.is_retraining else "evaluation"
     about = (
         f"Evaluation of `{system}` on {', '.join(questions)}: recipe `{setup.recipe.name}`, pool `{setup.pool.name}`. "
         f"The metrics are those of all {sum(each.rows for each in summarize(rows).values()):,} answers. The traces are "

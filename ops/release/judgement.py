@@ -16,6 +16,7 @@ from ops.quality.agreement import load_agreement
 from ops.release import mlflow_store, registry
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
 from ops.release.lineage import (
+    FINE_TUNED_FROM,
     ReleaseRefusedError,
     check_lineage,
     check_tags,
@@ -43,6 +44,7 @@ _LABEL_OF_TAG = {
     "training_paid_usd": "paid for the training, USD",
     "rollouts_usd": "rollouts without the cache, USD",
     "training_cost_usd": "rollouts without the cache, USD",  # the name in versions of an earlier checkout
+    FINE_TUNED_FROM: "fine-tuned from version",
 }
 """Tags that identify a version, with their labels on a page."""
 

@@ -51,6 +51,8 @@ class Lineage:
 
 COST_TAGS = ("paid_usd", "training_paid_usd", "rollouts_usd")
 """The tags with what a version cost, in USD. Their names and values are the same on every page."""
+FINE_TUNED_FROM = "fine_tuned_from_version"
+"""Tag of a version that a retraining made: the number of the version whose policy it continues."""
 OPTIONAL_TAGS = frozenset({"evaluation", "questions", "graders", "ledger_run", *COST_TAGS})
 """Tags that versions of other checkouts may lack."""
 REQUIRED_TAGS = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL_TAGS)

@@ -41,6 +41,8 @@ class Release:
     seed: str = ""
     training_runs: Mapping[str, str] | None = None
     """The MLflow run of each training stage, by the stage's name."""
+    fine_tuned_from: str = ""
+    """The number of the version that a retraining continued; empty for any other version."""
     checkpoint: str | None = None
     """The logged model in MLflow that is the checkpoint from which the policy was made; None if the training was not
     tracked."""
@@ -65,6 +67,8 @@ class Release:
         of = f"Recipe `{self.lineage.recipe}`, pool `{self.pool.name}` ({len(self.pool.names)} workers)"
         seed = f", seed {self.seed}" if self.seed else ""
         synthetic = "Synthetic demo. " if self.is_synthetic else ""
+        if self.fine_tuned_from:
+            seed += f". Fine-tuned from version {self.fine_tuned_from} after a change of the pool"
         return f"{synthetic}{of}{seed}. {self._describe_author()}".rstrip()
 
     def _describe_author(self) -> str:

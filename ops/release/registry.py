@@ -14,7 +14,7 @@ from ops.core.errors import DataError, first_line
 from ops.core.workspace import Workspace
 from ops.core.workspace_parts import record_parts
 from ops.release.artifacts import RESTORE_ARTIFACTS
-from ops.release.lineage import Lineage
+from ops.release.lineage import FINE_TUNED_FROM, Lineage
 from ops.release.mlflow_store import (
     CHALLENGER,
     CHAMPION,
@@ -76,7 +76,10 @@ def register_version(
         model_version = _find_same_content(client, content, lineage)
         if model_version is None:
             texts = {**lineage.as_tags(), **(tags or {}), "content": content}
-            release = Release(card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs, checkpoint)
+            release = Release(
+                card, pool, rows, lineage, recipe, texts.get("seed", ""), training_runs,
+                fine_tuned_from=texts.get(FINE_TUNED_FROM, ""), checkpoint=checkpoint,
+            )  # fmt: skip
             with _shorten_server_errors(workspace):
                 model_version = log_version(workspace, client, policy, release, texts)
         client.set_registered_model_alias(MODEL_NAME, CHALLENGER, model_version.version)
@@ -164,10 +167,15 @@ def attach_to_policy(workspace: Workspace, policy: str, files: Sequence[Path], f
 
 def find_versions(workspace: Workspace, policy: str) -> list[RegisteredVersion]:
     """Return the versions whose policy has that key, the oldest first."""
+    return find_versions_by_tag(workspace, "policy", policy)
+
+
+def find_versions_by_tag(workspace: Workspace, tag: str, value: str) -> list[RegisteredVersion]:
+    """Return the versions that have a tag with that value, the oldest first."""
     if not store_exists(workspace):
         return []
     with connect(workspace) as client:
-        found = client.search_model_versions(f"name = '{MODEL_NAME}' and tags.policy = '{policy}'")
+        found = client.search_model_versions(f"name = '{MODEL_NAME}' and tags.{tag} = '{value}'")
         return [read_version(client, version) for version in sorted((str(each.version) for each in found), key=int)]
 
 

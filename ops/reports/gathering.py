@@ -11,6 +11,7 @@ from ops.conductor.policy import policy_key
 from ops.config import Setup
 from ops.config.studies import load_studies
 from ops.core.errors import DataError
+from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
 from ops.evaluation.comparison import RowsBySystem, list_row_sources
 from ops.evaluation.stored_scores import COLD_START, CONDUCTOR
@@ -20,7 +21,7 @@ from ops.precaching.profiles import find_best_worker
 from ops.reports.evidence import Evidence, Experiment, RunInfo, System, TrainingCost, make_random_worker
 from ops.results.summary import grades_by_repeat
 from ops.results.table import Rows
-from ops.training.run.training_run import RunResult, read_curve
+from ops.training.run.training_run import PLAN_FILE, RunPlan, RunResult, read_curve
 
 WORKER_PREFIX = "worker "
 """The prefix of the name of a single worker as a system (`ops.evaluation.comparison`)."""
@@ -56,6 +57,19 @@ def gather_evidence(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -
         ),
         unreadable=absent,
     )
+
+
+def find_trainings(workspace: Workspace, policy: str) -> tuple[dict[str, Path], Path | None]:
+    """Return the trainings that made the policy with that key (stage → folder, the first one first), and the folder of
+    the policy from which the first one started; None if the policy was not trained in this checkout."""
+    runs: dict[str, Path] = {}
+    folder, start = workspace.runs / policy, None
+    while (folder / PLAN_FILE).is_file():
+        plan = RunPlan.read(folder)
+        runs = {plan.stage: folder} | runs
+        start = plan.base_policy
+        folder = start.parent
+    return runs, start
 
 
 def _sum_training_cost(runs: Mapping[str, Path]) -> TrainingCost | None:

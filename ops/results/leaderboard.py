@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
-UNCERTAINTY_NOTE = "± one standard error; … 95 % interval where that is lopsided"
+UNCERTAINTY_NOTE = "± is one standard error; two numbers with … are the ends of a 95 % interval that is not symmetric"
 """The note below a table whose cells `format_accuracy` has formatted."""
 TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, p95 of latency"
 """The title of the full table in the terminal."""
@@ -200,7 +200,7 @@ def build_reach_tables(reaches: Mapping[str, Reach]) -> dict[str, TableData]:
     of questions that some system answered (the ceiling) and the Conductor's share of these. The table
     `strategies_that_paid` has a row for each set and shape of workflow.
     """
-    answerable = "some answer right, luck included"
+    answerable = "at least one system right, partly by luck"
     head = ["questions", answerable, "of those by the Conductor", "valid workflows", "right if valid"]
     parts: list[list[str | int | float]] = [
         [name, *(f"{share:.1%}" for share in (part.ceiling, part.reached, part.valid, part.right_if_valid))]

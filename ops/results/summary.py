@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from ops.core.errors import format_p_value
 from ops.results.statistics import (
     Interval,
     MeanEstimate,
@@ -401,7 +402,7 @@ class PairedQuestions:
         """Return a sentence fragment with the numbers of questions that only one system answered correctly, and
         McNemar's p-value."""
         test = mcnemar_test(*self.accuracy_vectors())
-        return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar p = {test.p_value:.3g}"
+        return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar's p {format_p_value(test.p_value)}"
 
     def means(self, column: str) -> tuple[float, float]:
         """Return the mean of a column over the questions, for each system; NaN if there is no common question."""

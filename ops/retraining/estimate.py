@@ -47,6 +47,12 @@ class Estimate:
         """The total in USD, including training."""
         return add_costs(self.parts).usd
 
+    @property
+    def seconds(self) -> Range:
+        """The total time of the parts that is spent waiting for workers, training and generating."""
+        total = add_costs(self.parts)
+        return total.worker_s if total.policy_s is None else total.worker_s.plus(total.policy_s)
+
     def __str__(self) -> str:
         """One line for a run's tag."""
         if not self.parts:

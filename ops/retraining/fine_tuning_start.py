@@ -109,7 +109,7 @@ def prepare_fine_tuning(setup: Setup, change: PoolChange, deepspeed: Mapping[str
     of `fine_tune`. Its key includes the policy from which it starts. Raises the exceptions of `write_run_plan`.
     """
     return write_run_plan(
-        *_last_stage_arguments(setup, prepare_start_folder(setup, change), deepspeed), from_champion=True
+        *_last_stage_arguments(setup, prepare_start_folder(setup, change), deepspeed), champion=change.version
     )
 
 

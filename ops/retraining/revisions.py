@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ops.alerts import notify
 from ops.alerts.catalogue import DRIFT_SOLVED, DRIFTED
+from ops.alerts.notify import close_alerts
 from ops.config import Drift, Setup, Worker
 from ops.config.pool import REVISIONS_FILE, Revisions
 from ops.core.atomic import write_text
@@ -56,7 +57,10 @@ def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, 
         title = f"{', '.join(record.system for record in new)} drifted"
         notify(workspace, DRIFTED.make_notice(title, "\n".join(lines), occasion=f"{title} {day}"))
     if solved:
-        notify(workspace, DRIFT_SOLVED.make_notice(f"{', '.join(solved)} no longer drifted"))
+        title = f"{', '.join(solved)} no longer drifted"
+        notify(workspace, DRIFT_SOLVED.make_notice(title))
+        if not new and set(before) == set(solved):
+            close_alerts(workspace, (DRIFTED,), title)
     still = {name: since for name, since in before.items() if name not in solved}
     write_text(
         _open_changes_file(workspace), json.dumps(still | {record.system: day.isoformat() for record in new}, indent=1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ops.alerts import notify
 from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
+from ops.alerts.notify import close_alerts
 from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_evaluation_questions
 from ops.conductor.policy import CARD_FILE, PolicyCard
@@ -27,9 +28,13 @@ from ops.release import registry
 from ops.release.judgement import explain_other_graders
 from ops.release.lineage import find_changed_graders, read_question_keys
 from ops.release.mlflow_store import MODEL_NAME, RegisteredVersion
+from ops.release.promotion import GateCheck
+from ops.release.way_back import describe_way_back, record_standing
+from ops.reports.retraining import retraining_file
 from ops.results.table import reprice_rows
 from ops.retraining.decision import RetrainingEvidence, TrainingDecision, decide_training
 from ops.retraining.fine_tuning_start import get_champion_folder
+from ops.retraining.record import BEFORE, NOW, measure_figures, update_record
 from ops.retraining.retraining_plan import NEVER, RetrainingPlan, plan_retraining
 from ops.training.run.training_run import PLAN_FILE, RunPlan
 from ops.workers.pool import compare_pools
@@ -116,6 +121,9 @@ def judge_champion(setup: Setup, snapshot: Snapshot) -> TrainingDecision:
         plan_required_work(snapshot), evidence, find_newcomers(setup, change), snapshot.gate, snapshot.retraining
     )
     write_text(_decision_file(setup.workspace, snapshot.key), json.dumps(made.as_dict(), indent=1))
+    record_standing(setup.workspace, now.version, setup.pool, made.standing)
+    figures = {BEFORE: measure_figures(evidence.rows_before), NOW: measure_figures(evidence.rows_now)}
+    update_record(setup.workspace, snapshot.key, figures=figures)
     return made
 
 
@@ -151,26 +159,47 @@ def find_champion_to_rescore(setup: Setup) -> Path | None:
 
 
 def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: TrainingDecision) -> None:
-    """Send one alert for the change if the champion fails the gate, or if it cannot use a new worker that pays."""
+    """Send one alert for the change if the champion fails the gate, or if it cannot use a new worker that pays.
+
+    Alerts on the champion with another pool are closed, because this decision takes their place.
+    """
     change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
     assert change is not None
-    failed = decision.standing.failed
+    failed = list_caused_failures(snapshot, decision)
     text = "\n".join([decision.why, *(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in failed)])
     names, occasion = ", ".join(check.name for check in failed), snapshot.key
+    link = str(page) if (page := retraining_file(workspace)).is_file() else ""
+    of_this_change = [f"{state} {occasion}" for state in ("falls", "below", "anew")]
+    because = f"the champion was judged again with pool {snapshot.pool.name}"
+    close_alerts(workspace, (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW), because, still_open=of_this_change)
     title = f"champion version {change.version} does not hold ({names})"
     if failed and decision.fine_tune:
         notify(
-            workspace, CHAMPION_FALLS.make_notice(f"{title}: fine-tuning follows", text, occasion=f"falls {occasion}")
+            workspace,
+            CHAMPION_FALLS.make_notice(
+                f"{title}: the same run trains it further", text, link, occasion=f"falls {occasion}"
+            ),
         )
     elif failed and not decision.train_anew:
-        text += "\nIt stays champion. Train another, accept it (config/promotion.yaml), or podium rollback --reason WHY"
+        text += "\nIt stays champion. Train another, or accept it (config/promotion.yaml)."
+        if back := describe_way_back(workspace).replace("`", ""):
+            text += f"\n{back}."
         notify(workspace, CHAMPION_STAYS_BELOW.make_notice(
-            f"{title}: nothing follows", text, occasion=f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
+            f"{title}: nothing follows", text, link, f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
         ))  # fmt: skip
     if decision.train_anew:
         title = "a new worker pays, and needs a training from the start"
         values = {"recipe": recipe, "seed": str(seed)}
-        notify(workspace, TRAIN_ANEW.make_notice(title, text, occasion=f"anew {occasion}", **values))
+        notify(workspace, TRAIN_ANEW.make_notice(title, text, link, occasion=f"anew {occasion}", **values))
+
+
+def list_caused_failures(snapshot: Snapshot, decision: TrainingDecision) -> list[GateCheck]:
+    """Return the gate's failed checks that the change of the pool can have caused.
+
+    A change of prices alone changes no answer, so that it can only fail the checks of cost and latency.
+    """
+    answers_changed = decision.fine_tune or plan_required_work(snapshot).evaluate
+    return [check for check in decision.standing.failed if answers_changed or check.name not in decision.failed_checks]
 
 
 def find_newcomers(setup: Setup, change: PoolChange) -> tuple[str, ...]:

@@ -111,11 +111,11 @@ def current_month() -> str:
 
 
 def format_usd(amount: float) -> str:
-    """Return an amount in USD with at least two significant digits and no exponent, for example "$0.00042"; a dash for
-    NaN."""
+    """Return an amount in USD with cents, or with two significant digits and no exponent below ten cents, for example
+    "$0.00042"; a dash for NaN."""
     if math.isnan(amount):
         return "–"
     if amount == 0:
         return "$0"
     digits = max(2, 1 - math.floor(math.log10(abs(amount))))
-    return f"${amount:.{digits}f}"
+    return f"${amount:,.{digits}f}"

@@ -10,7 +10,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ops.alerts import notify
-from ops.alerts.catalogue import KEPT_BACK, PROMOTED, ROLLED_BACK
+from ops.alerts.catalogue import (
+    CHAMPION_FALLS,
+    CHAMPION_STAYS_BELOW,
+    FIRST_STEP_INVALID,
+    KEPT_BACK,
+    PROMOTED,
+    ROLLED_BACK,
+    TRAIN_ANEW,
+)
+from ops.alerts.notify import close_alerts
 from ops.config import PromotionGate, Setup
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
@@ -19,7 +28,10 @@ from ops.evaluation.comparison import read_comparison
 from ops.release import aliases, mlflow_store, registry
 from ops.release.dossier import Dossier
 from ops.release.judgement import apply_gate
+from ops.release.lineage import FINE_TUNED_FROM
 from ops.release.promotion import NO_CHAMPION, GateDecision, override_decision
+from ops.release.way_back import describe_way_back
+from ops.reports.retraining import retraining_file
 from ops.reports.verdict import VersionStatus, render_verdict_page
 
 
@@ -103,9 +115,14 @@ def roll_back(
     if gone is not None and gone.version != back.version:
         gone = registry.get_version(workspace, gone.version)
         _publish_page(workspace, gone)
-        text = f"Version {gone.version} goes. {gone.tags['rolled_back']}"
         title = f"rolled back: version {back.version} is champion again"
-        notify(workspace, ROLLED_BACK.make_notice(title, text, _link_to_version(workspace, gone), version=gone.version))
+        closed = _close_alerts_of_champion(workspace, f"version {back.version} is champion again")
+        text = "\n".join([
+            f"Version {gone.version} goes. {gone.tags['rolled_back']}",
+            f"To undo this: podium promote {gone.version} --by NAME --reason WHY",
+            *closed,
+        ])  # fmt: skip
+        notify(workspace, ROLLED_BACK.make_notice(title, text, _link_to_version(workspace, gone)))
     return back
 
 
@@ -115,14 +132,27 @@ def _publish_outcome(
     """Write the version's verdict page, and send an alert if its verdict or its aliases changed."""
     now = registry.get_version(workspace, before.version)
     page = _publish_page(workspace, now)
-    said, facts = now.tags.get("verdict", ""), (_summarize_decision(now, decision), _link_to_version(workspace, now))
+    said, summary = now.tags.get("verdict", ""), _summarize_decision(now, decision)
+    link = _link_to_version(workspace, now)
+    if not link and FINE_TUNED_FROM in now.tags:
+        link = str(retraining_file(workspace))
     if (said, now.aliases) == (before.tags.get("verdict"), before.aliases) and decision.override is None:
         pass  # a repeated judgement gave the same result
     elif promoted:
-        notify(workspace, PROMOTED.make_notice(f"version {now.version} is champion", *facts))
+        closed = _close_alerts_of_champion(workspace, f"version {now.version} is champion")
+        back = describe_way_back(workspace).replace("`", "")
+        text = "\n".join([summary, *([f"{back}."] if back else []), *closed])
+        notify(workspace, PROMOTED.make_notice(f"version {now.version} is champion", text, link))
     else:
-        notify(workspace, KEPT_BACK.make_notice(f"version {now.version} was {said}", *facts, version=now.version))
+        title = f"version {now.version} was {said}"
+        notify(workspace, KEPT_BACK.make_notice(title, summary, link, subject=now.version, version=now.version))
     return PromotionOutcome(now.version, promoted, said, decision, registry.load_dossier(workspace, now.version), page)
+
+
+def _close_alerts_of_champion(workspace: Workspace, because: str) -> list[str]:
+    """Close the alerts that another champion solves, and return a line about each for the message about it."""
+    solved = (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, FIRST_STEP_INVALID, KEPT_BACK, TRAIN_ANEW)
+    return [f"This closes the alert: {title}" for title in close_alerts(workspace, solved, because)]
 
 
 def _publish_page(workspace: Workspace, registered: mlflow_store.RegisteredVersion) -> Path:

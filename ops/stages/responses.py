@@ -36,6 +36,7 @@ from ops.planning.lengths import estimate_lengths
 from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.precache import precache_worker, write_responses
 from ops.precaching.stored_profiles import WorkerBenchmark, evaluation_folder, responses_key, with_grading_code
+from ops.spending.bookings import format_usd
 from ops.spending.ledger import Ledger
 from ops.versioning import lock_dvc
 from ops.workers.client import CallCounts, WorkerClient
@@ -58,9 +59,9 @@ def estimate_without_problems(setup: Setup, recipe_file: str) -> str:
     cost = StageEstimator(setup, known, {}, MeasuredUsage()).estimate_precaching()
     stages = " and ".join(f"`podium data {stage} {recipe_file}`" for stage in ("raw", "shortlist"))
     return (
-        f"{cost.calls.expected:,.0f} calls: about ${cost.usd.expected:,.2f}, up to ${cost.usd.high:,.2f} (by the "
-        f"recipe; data/shortlist.jsonl is missing). {stages} make it at no cost; then the estimate uses the problems "
-        "themselves"
+        f"{cost.calls.expected:,.0f} calls: about {format_usd(cost.usd.expected)}, up to {format_usd(cost.usd.high)} "
+        f"(by the recipe; data/shortlist.jsonl is missing). {stages} make it at no cost; then the estimate uses the "
+        "problems themselves"
     )
 
 
@@ -231,7 +232,7 @@ def _format_progress(counts: CallCounts) -> str:
     parts = [f"{counts.live:,} asked", f"{counts.cached:,} cached"]
     parts += [f"{counts.replayed:,} replayed"] * bool(counts.replayed)
     parts += [f"{counts.failed:,} failed"] * bool(counts.failed)
-    return ", ".join([*parts, f"${counts.usd:.4f}"])
+    return ", ".join([*parts, format_usd(counts.usd)])
 
 
 def _list_wanted(setup: Setup, cells: Iterable[WorkerBenchmark] | None) -> list[WorkerBenchmark]:

@@ -9,7 +9,10 @@ import click
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON
-from pipelines.commands.output import print_json
+from pipelines.commands.output import print_fact, print_json, print_text
+
+_AT_WIDTH = 20
+"""Columns of the time of an alert."""
 
 
 @click.group(
@@ -50,9 +53,9 @@ def test() -> None:
     text = f"`podium alerts test` on {socket.gethostname()}. This is a test; no action is needed."
     deliveries = notify(workspace, Notice(kind, "a test", text, settings.ui_url or ""))
     for delivery in deliveries:
-        click.echo(delivery.problem or f"{delivery.channel}: taken")
+        print_text(delivery.problem or f"{delivery.channel}: the service has accepted the message")
     if not channels:
-        click.echo("config/alerts.yaml has no channels: the notice is only written to .podium/alerts.jsonl.")
+        print_text("config/alerts.yaml has no channels: the message is only written to .podium/alerts.jsonl.")
     sys.exit(0 if all(delivery.is_accepted for delivery in deliveries) else 1)
 
 
@@ -70,7 +73,8 @@ def test() -> None:
 def list_(count: int, as_json: bool) -> None:
     """List the alerts, the newest first.
 
-    Each alert is shown with the command that helps, and with the channels that did not accept it.
+    Each alert is shown with the command that helps if a person has to do something, or with what has solved it, and
+    with the channels that did not accept it.
     """
     from datetime import UTC, datetime
 
@@ -80,14 +84,16 @@ def list_(count: int, as_json: bool) -> None:
     workspace = Workspace.find()
     entries = load_notices(workspace, count)
     for lost in find_lost_records(workspace, ALERTS):
-        click.echo(str(lost), err=True)
+        print_text(str(lost), err=True)
     if as_json:
         print_json(entries)
         return
     for entry in entries:
         at = datetime.fromtimestamp(entry.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        click.echo(f"{at}  {entry.notice.kind}: {entry.notice.title}")
-        if entry.notice.command:
-            click.echo(f"                     command: {entry.notice.command}")
+        print_fact(at, f"{entry.notice.kind}: {entry.notice.title}", _AT_WIDTH)
+        if entry.closed is not None:
+            print_fact("", f"closed: {entry.closed.because}", _AT_WIDTH)
+        elif entry.notice.command:
+            print_fact("", f"command: {entry.notice.command}", _AT_WIDTH)
         for problem in entry.problems:
-            click.echo(f"                     not sent: {problem}")
+            print_fact("", f"not sent: {problem}", _AT_WIDTH)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ops.core.errors import DataError
+from ops.core.errors import DataError, find_similar_name, suggest_name
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
-from pipelines.commands.options import AS_JSON, POOL
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, POOL, wide_option
+from pipelines.commands.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ops.core.problem import Problem
@@ -47,15 +47,13 @@ def cache() -> None:
     ),
 )
 @AS_JSON
-def inspect(as_json: bool) -> None:
+@wide_option
+def inspect(as_json: bool, wide: bool) -> None:
     """Show how many entries the store holds, by kind and model.
 
     The table also shows their size, and the age of the oldest and the newest entry.
     """
     import time
-
-    from rich.console import Console
-    from rich.table import Table
 
     from ops.store import Kind, open_backend
     from ops.store.admin import list_contents
@@ -66,15 +64,19 @@ def inspect(as_json: bool) -> None:
     if as_json:
         print_json([each._asdict() for each in held])
         return
-    table = Table("kind", "model", "entries", "MB", "oldest (days)", "newest (days)", title=_name(workspace, store))
+    head = ("kind", "model", "entries", "MB", "oldest (days)", "newest (days)")
+    rows = []
     for each in held:
         ages = (f"{(now - at) / 86_400:.1f}" for at in (each.oldest, each.newest))
-        table.add_row(each.kind, each.model, f"{each.entries:,}", f"{each.characters / 1e6:.1f}", *ages)
-    Console().print(table)
+        rows.append((each.kind, each.model, f"{each.entries:,}", f"{each.characters / 1e6:.1f}", *ages))
+    print_text(f"Store: {_name(workspace, store)}")
+    print_text()
+    print_table(head, rows, head[2:], wide=wide)
+    print_text()
     responses = [each.entries for each in held if each.kind == Kind.RESPONSE]
     others = sum(each.entries for each in held) - sum(responses)
-    said = f"{sum(responses):,} responses of {len(responses)} worker settings"
-    click.echo(said + (f", and {others:,} completions and verdicts" if others else ""))
+    said = f"{sum(responses):,} responses of {len(responses)} workers, each with its settings"
+    print_text(said + (f"; {others:,} completions of policies and verdicts of graders" if others else ""))
 
 
 @cache.command(
@@ -154,8 +156,8 @@ def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: in
     workspace = Workspace.find()
     chosen = load_pool(workspace.config, pool)
     if worker not in chosen.names:
-        remedy = f"There are: {', '.join(chosen.names)}"
-        raise DataError(pool_file(workspace.config, pool), worker, "is no worker of this pool", remedy)
+        remedy = suggest_name(worker, chosen.names, "workers of the pool")
+        raise DataError(pool_file(workspace.config, pool), worker, "is not a worker of this pool", remedy)
     messages = build_solo_messages(_problem(workspace, benchmark, problem_id))
     lookup = explain_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
     confidential = is_confidential(benchmark)
@@ -176,20 +178,15 @@ def _differences(lookup: CacheLookup, confidential: bool) -> Iterator[tuple[str,
 
 
 def _print_lookup(lookup: CacheLookup, confidential: bool) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
     if lookup.stored:
-        click.echo("it is stored: this call is a hit")
+        print_text("The response to this call is stored, so that the call is not paid for again.")
         return
     if lookup.nearest is None:
-        click.echo("a miss, and no stored entry has a prompt with the same beginning")
+        print_text("No response to this call is stored, and no stored prompt has the same beginning.")
         return
-    table = Table(*_DIFFERENCE, title="a miss: what differs from the nearest entry")
-    for field, *texts in _differences(lookup, confidential):
-        table.add_row(field, *map(escape, texts))
-    Console().print(table)
+    print_text("No response to this call is stored. It differs from the most similar stored entry as follows:")
+    print_text()
+    print_table(("field", "this call", "stored entry"), list(_differences(lookup, confidential)), optional=())
 
 
 @cache.command(
@@ -210,7 +207,7 @@ def export(file: Path, no_texts: bool) -> None:
     from ops.store.admin import export_responses
 
     written = export_responses(open_backend(Workspace.find().cache), file, texts=not no_texts)
-    click.echo(f"{written:,} responses in {file}")
+    print_text(f"{written:,} responses in {file}")
 
 
 @cache.command(
@@ -256,7 +253,8 @@ def prune(keep: tuple[str, ...], older_than: float | None, kinds: tuple[str, ...
     if not dry_run:
         accept_missing_parts(workspace, CACHE)  # no later command takes it for a loss
     left = sum(map(store.count, Kind))
-    click.echo(f"{gone:,} entries {'would go' if dry_run else 'deleted'}, {left:,} are there")
+    done = f"{gone:,} entries would be deleted of" if dry_run else f"{gone:,} entries deleted. The store now holds"
+    print_text(f"{done} {left:,}")
 
 
 @cache.command(
@@ -283,8 +281,8 @@ def verify(repair: bool) -> None:
         accept_missing_parts(workspace, CACHE)
     for kind, key in report.damaged:
         click.echo(f"damaged: {kind} {key}".encode("ascii", "backslashreplace").decode())
-    remedy = "; dropped" if repair else "; --repair drops them" if report.damaged else ""
-    click.echo(f"{report.entries:,} entries read, {len(report.damaged)} damaged{remedy}")
+    remedy = " and deleted" if repair else "; --repair deletes them" if report.damaged else ""
+    print_text(f"{report.entries:,} entries read, {len(report.damaged)} damaged{remedy}")
 
 
 def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
@@ -294,8 +292,12 @@ def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
     key = problem_key(benchmark, problem_id)
     files = [workspace.data / "shortlist.jsonl", *sorted((workspace.data / "raw").glob(f"{benchmark}-*.jsonl"))]
     if (problem := find_problem(files, key)) is None:
-        remedy = "Materialize raw_problems first, or correct the id"
-        raise DataError(workspace.data, key, "is in neither the shortlist nor the raw problems", remedy)
+        from ops.benchmarks.registry import BENCHMARKS
+
+        remedy = "Correct the id, or load the questions with `podium data raw`"
+        if benchmark not in BENCHMARKS and (similar := find_similar_name(benchmark, BENCHMARKS)):
+            remedy = f"Did you mean --benchmark {similar}?"
+        raise DataError(workspace.data, key, "is neither among the loaded questions nor among the candidates", remedy)
     return problem
 
 

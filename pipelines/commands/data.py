@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
 from ops.core.workspace import Workspace
+from ops.spending.bookings import format_usd
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import (
     AS_JSON,
@@ -18,10 +19,7 @@ from pipelines.commands.options import (
     recipe_option,
     seed_option,
 )
-from pipelines.commands.output import print_json
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from pipelines.commands.output import print_json, print_text
 
 
 @click.group(
@@ -82,15 +80,15 @@ def raw(recipe: str, seed: int | None) -> None:
     for name in setup.recipe.benchmarks:
         loaded = load_raw_once(setup, name)
         if loaded is None:
-            click.echo(f"{name}: unchanged")
+            print_text(f"{name}: unchanged")
             continue
-        click.echo(f"{name}: {len(loaded.train)} to train on, {len(loaded.test)} to evaluate on")
+        print_text(f"{name}: {len(loaded.train)} questions for training, {len(loaded.test)} for the evaluation")
         if loaded.graded_on:
-            click.echo(f"  graded on {loaded.graded_on}")
+            print_text(f"  graded on {loaded.graded_on}")
         if loaded.quarantine:
             files = ", ".join(map(str, loaded.quarantine))
             failing = f" and {loaded.failing_gold} with a failing gold answer" if loaded.failing_gold else ""
-            click.echo(f"  {loaded.quarantined} malformed rows{failing} left out: {files}")
+            print_text(f"  {loaded.quarantined} malformed rows{failing} are left out; they are in {files}")
 
 
 @data.command(
@@ -111,9 +109,13 @@ def shortlist(recipe: str, seed: int | None) -> None:
 
     chosen = make_shortlist_once(Setup.read(Workspace.find(), recipe, seed))
     if chosen is None:
-        click.echo("shortlist: unchanged")
+        print_text("shortlist: unchanged")
         return
-    click.echo(f"shortlist: {len(chosen.problems)} problems, {len(chosen.report['pairs'])} candidates removed")
+    removed = len(chosen.report["pairs"])
+    print_text(
+        f"shortlist: {len(chosen.problems)} candidate questions; {removed} were removed because they resemble test "
+        "questions or each other"
+    )
 
 
 @data.command(
@@ -150,16 +152,16 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
     setup = Setup.read(Workspace.find(), recipe)
     configure_grading(setup.recipe, setup.workspace.root, setup.workspace.cache)
     if dry_run and not shortlist_file(setup.workspace).is_file():
-        click.echo(estimate_without_problems(setup, recipe))
+        print_text(estimate_without_problems(setup, recipe))
         return
     if not dry_run and are_precached(setup):
         remove_other_workers(setup)
-        click.echo("responses: unchanged")
+        print_text("responses: unchanged")
         return
     client, asks = open_client(setup, "precache"), setup.recipe.can_call_workers
     expected = estimate_responses(setup, client) if asks else None
     if expected is not None:
-        click.echo(expected)
+        print_text(expected)
     if dry_run:
         return
     confirm_spending(setup, yes, expected.usd if expected else None)
@@ -168,9 +170,9 @@ def responses(recipe: str, dry_run: bool, yes: bool) -> None:
             servers.enter_context(serve_pool(pool, setup.workspace))
         rows = materialize_responses(setup, client, on_progress=on_progress)
     counts = client.counts
-    click.echo(
+    print_text(
         f"{sum(map(len, rows.values()))} responses: {counts.live} calls, {counts.cached} from the cache, "
-        f"{counts.replayed} replayed, ${counts.usd:.4f}"
+        f"{counts.replayed} replayed, {format_usd(counts.usd)}"
     )
 
 
@@ -191,9 +193,12 @@ def profiles(recipe: str) -> None:
 
     measured = make_profiles_once(Setup.read(Workspace.find(), recipe))
     if measured is None:
-        click.echo("profiles: unchanged")
+        print_text("profiles: unchanged")
         return
-    click.echo(f"{len(measured.workers)} profiles, forecast of the training signal {measured.signal_forecast:.0%}")
+    print_text(
+        f"profiles of {len(measured.workers)} workers; GRPO is expected to see different rewards on "
+        f"{measured.signal_forecast:.0%} of the questions"
+    )
 
 
 @data.command(
@@ -214,9 +219,10 @@ def mix(recipe: str, seed: int | None) -> None:
 
     made = make_mix_once(Setup.read(Workspace.find(), recipe, seed))
     if made is None:
-        click.echo("training mix: unchanged")
+        print_text("training mix: unchanged")
         return
-    click.echo(f"training mix: {len(made.problems)} problems, solved alone by: {made.agreement}")
+    solved = ", ".join(f"{count} by {name}" for name, count in made.agreement.items())
+    print_text(f"training mix: {len(made.problems)} questions; solved by single workers: {solved}")
 
 
 @data.command(
@@ -311,12 +317,10 @@ def benchmarks(as_json: bool) -> None:
     The table shows for each benchmark the dataset, its splits, its form of questions and answers, its licence, its
     citation and cautions.
     """
-    from rich.console import Console
-
     if as_json:
         print_json(list_benchmark_facts())
         return
-    Console().print(make_benchmark_table())
+    _print_benchmarks()
 
 
 def list_benchmark_facts() -> list[dict[str, object]]:
@@ -339,28 +343,26 @@ def list_benchmark_facts() -> list[dict[str, object]]:
     ]
 
 
-def make_benchmark_table() -> Table:
-    """Return every benchmark with its source, splits, kind of question, grading, licence, citation and caveats."""
-    from rich.table import Table
-
+def _print_benchmarks() -> None:
+    """Print every benchmark with its source, splits, kind of question, grading, licence, citation and caveats."""
     from ops.benchmarks.registry import BENCHMARKS
     from ops.grading import GRADERS
 
-    shown = Table(title="Benchmarks", title_justify="left", show_lines=True)
-    shown.add_column("benchmark", no_wrap=True)
-    for head in ("hub dataset and splits", "asked and graded", "licence and citation", "cautions"):
-        shown.add_column(head, overflow="fold", ratio=1)
     for name, entry in BENCHMARKS.items():
-        splits = [
+        splits = (
             f"{split}: {part.config or 'default'}/{part.split}, {part.rows:,} problems"
             for split, part in entry.hub.splits.items()
-        ]
-        task = f"{entry.task}. {GRADERS[entry.grader].answer_format}\nGrader: {entry.grader}"
-        shown.add_row(
-            f"{name}\n({'confidential' if entry.is_confidential else entry.domain})",
-            "\n".join([entry.hub.id, *splits, f"read from {entry.hub.documented_by}"]),
-            task,
-            f"{entry.licence}\n{entry.citation}",
-            "\n".join(entry.cautions),
         )
-    return shown
+        print_text(f"{name} ({'confidential' if entry.is_confidential else entry.domain})")
+        facts = [
+            ("dataset", f"{entry.hub.id}, as {entry.hub.documented_by} describes it"),
+            *(("split", split) for split in splits),
+            ("question", f"{entry.task}."),
+            ("answer", f"{GRADERS[entry.grader].answer_format} Grader: {entry.grader}"),
+            ("licence", entry.licence),
+            ("citation", entry.citation),
+            *(("caution", caution) for caution in entry.cautions),
+        ]
+        for label, text in facts:
+            print_text(f"  {label:<10}{text}")
+        print_text()

@@ -15,6 +15,7 @@ from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
 from pipelines.commands.options import POOL, accept_missing_option
+from pipelines.commands.output import print_text
 
 WORKSPACE_FILES = (
     ".env.example",
@@ -113,9 +114,9 @@ def write_workspace_files(root: Path) -> None:
         text = file.read_text(encoding="utf-8")
         name = root / file.relative_to(resources_folder())
         write_text(name, adapt_gitignore(text) if file.name == ".gitignore" else text)
-    kept = f", {len(sources) - len(new)} were there" if len(new) < len(sources) else ""
-    click.echo(f"{root}: {len(new)} files laid out{kept}")
-    click.echo(_initialize_dvc(Workspace(root)))
+    kept = f", {len(sources) - len(new)} existed already" if len(new) < len(sources) else ""
+    print_text(f"{root}: {len(new)} files written{kept}")
+    print_text(_initialize_dvc(Workspace(root)))
 
 
 def adapt_gitignore(ignored: str) -> str:
@@ -165,10 +166,10 @@ def backup(file: Path) -> None:
     from ops.core.backup import create_backup as copy
 
     if file.exists():
-        raise DataError(file, "", "is there already", "Name another")
+        raise DataError(file, "", "exists already", "Name another file")
     for part, said in copy(Workspace.find(), file).items():
-        click.echo(f"{part}: {said}")
-    click.echo(f"{file}: {file.stat().st_size:,} bytes")
+        print_text(f"{part}: {said}")
+    print_text(f"{file}: {file.stat().st_size:,} bytes")
 
 
 @click.command(
@@ -205,4 +206,4 @@ def restore(file: Path, only: tuple[str, ...], replace: bool) -> None:
 
     file = file.resolve()
     for part, said in put_back(open_or_create_workspace(), file, only, replace=replace).items():
-        click.echo(f"{part}: {said}")
+        print_text(f"{part}: {said}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import IO, Any
@@ -11,6 +12,7 @@ import click
 
 from ops.core.errors import PodiumError
 from pipelines.commands.help import OrderedGroup
+from pipelines.commands.output import print_text, wrap_text
 from pipelines.termination import exit_stopped, explain_error, find_received_signal
 
 Sections = Mapping[str, Mapping[str, str]]
@@ -18,11 +20,17 @@ Sections = Mapping[str, Mapping[str, str]]
 
 
 class CommandError(click.ClickException):
-    """A `PodiumError` on the terminal: one line on stderr, exit code 1, no traceback."""
+    """A `PodiumError` on stderr: one line, which wraps on a terminal; exit code 1, no traceback."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the error."""
-        click.echo(f"error: {self.format_message()}", file=file, err=file is None)
+        if file is None:
+            message = self.format_message()
+            if sys.stderr.isatty():  # a person reads it, in the folder that they are in
+                message = message.replace(f"{os.getcwd()}/", "")  # noqa: PTH109 - Path.cwd() is the same call
+            print_text(f"error: {message}", err=True)
+        else:
+            click.echo(f"error: {self.format_message()}", file=file)
 
 
 class LazyGroup(OrderedGroup):
@@ -76,6 +84,12 @@ class LazyGroup(OrderedGroup):
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             exit_stopped()
+        except click.UsageError as error:
+            if not sys.stderr.isatty():
+                raise
+            mark = "error: "  # as wide as the mark that click writes
+            message = wrap_text(mark + error.format_message()).removeprefix(mark)
+            raise click.UsageError(message, error.ctx or ctx) from error
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception as error:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, wide_option
+from pipelines.commands.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ops.spending.bookings import SettledCall, SpendingSum
+    from ops.spending.ledger import Ledger
 
 _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 
@@ -30,7 +29,8 @@ _TOKENS = {"prompt_tokens": "tokens in", "completion_tokens": "tokens out"}
 @click.option("--run", metavar="RUN", help="Show the calls of this run only. The first table lists the names of runs.")
 @click.option("--calls", type=int, default=0, metavar="N", help="Also list the last N calls.")
 @AS_JSON
-def ledger(run: str | None, calls: int, as_json: bool) -> None:
+@wide_option
+def ledger(run: str | None, calls: int, as_json: bool, wide: bool) -> None:
     """Show how much the calls of workers have cost.
 
     The ledger records every call with its tokens and its price in US dollars. The command adds them up by run, by
@@ -38,12 +38,12 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
     price that it can have.
     """
     from ops.core.workspace_parts import LEDGER, find_missing_parts
+    from ops.spending.bookings import format_usd
     from ops.spending.ledger import open_ledger
     from ops.store import open_cache
     from ops.workers.live_call import CallRecorder
-    from pipelines.commands.output import make_console as shown
 
-    workspace, console = Workspace.find(), shown()
+    workspace = Workspace.find()
     for missing in find_missing_parts(workspace, LEDGER):
         raise missing
     books = open_ledger(workspace.ledger)
@@ -61,36 +61,41 @@ def ledger(run: str | None, calls: int, as_json: bool) -> None:
         return
     for what, spent in parts.items():
         if spent:
-            console.print(_table(what, spent))
-            console.print()
+            _print_sums(what, spent, wide)
     if calls:
-        for call in _calls(books.latest_calls(calls, run)):
-            console.print(call)
-            console.print()
+        _print_calls(books.latest_calls(calls, run), wide)
     if not parts["purpose"]:
-        console.print(f"no call of run {run} is booked" if run else "no call is booked", markup=False)
+        print_text(_describe_no_calls(books, run))
     for name, spent in books.by_run().items():
         if spent.lost and run in (None, name):
-            console.print(_lost(name, spent), highlight=False)
+            print_text(_describe_lost_calls(name, spent))
     for name, usd in books.open_reservations().items():
         if run in (None, name):
-            console.print(f"reserved by running processes: ${usd:.4f} of run {name}", highlight=False)
+            print_text(f"Running processes have reserved {format_usd(usd)} for run {name}.")
 
 
-def _lost(run: str, spent: SpendingSum) -> str:
+def _describe_no_calls(books: Ledger, run: str | None) -> str:
+    from ops.core.errors import suggest_name
+
+    if run is None:
+        return "The ledger has no calls yet."
+    return f"The ledger has no call of a run {run}. {suggest_name(run, books.by_run(), 'runs', 'podium ledger')}"
+
+
+def _describe_lost_calls(run: str, spent: SpendingSum) -> str:
     from ops.core.errors import format_count
+    from ops.spending.bookings import format_usd
 
     return (
-        f"lost: {format_count(spent.lost, 'call')} of run {run} sent and not answered (killed, cancelled, timed out); "
-        f"${spent.lost_usd:.4f} of its USD counts them at what they cost at worst, or as measured since"
+        f"Run {run}: {format_count(spent.lost, 'call')} sent without a response (killed, cancelled or timed out). The "
+        f"run's USD contain {format_usd(spent.lost_usd)} for them: the most that each can have cost, or what was "
+        "measured since."
     )
 
 
-def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
-    """Return one table per run, with the run's name as title to keep the table narrow."""
+def _print_calls(calls: Iterable[SettledCall], wide: bool) -> None:
+    """Print one table per run, with the run's name as title to keep the table narrow."""
     from datetime import UTC, datetime
-
-    from pipelines.commands.output import make_table
 
     rows: dict[str, list[tuple[str, ...]]] = {}
     for call in calls:
@@ -98,15 +103,12 @@ def _calls(calls: Iterable[SettledCall]) -> Iterator[Table]:
         tokens = (f"{call.prompt_tokens:,}", f"{call.completion_tokens:,}")
         rows.setdefault(call.run, []).append((at, call.purpose, call.worker, *tokens, f"{call.usd:.6f}"))
     for run, own in rows.items():
-        yield make_table(
-            ("at (UTC)", "purpose", "worker", *_TOKENS.values(), "USD"), own, (*_TOKENS.values(), "USD"),
-            title=f"calls of run {run}",
-        )  # fmt: skip
+        head = ("at (UTC)", "purpose", "worker", *_TOKENS.values(), "USD")
+        print_table(head, own, head[3:], f"calls of run {run}", optional=tuple(_TOKENS.values()), wide=wide)
+        print_text("")
 
 
-def _table(what: str, spent: Mapping[str, SpendingSum]) -> Table:
-    from pipelines.commands.output import make_table
-
+def _print_sums(what: str, spent: Mapping[str, SpendingSum], wide: bool) -> None:
     columns = {"calls": ",", "lost": ",", "prompt_tokens": ",", "completion_tokens": ",", "usd": ".4f"}
     if not any(sums.lost for sums in spent.values()):
         del columns["lost"]
@@ -117,5 +119,6 @@ def _table(what: str, spent: Mapping[str, SpendingSum]) -> Table:
     ]
     if len(spent) > 1:
         totals = {column: sum(getattr(sums, column) for sums in spent.values()) for column in columns}
-        rows.append(("in all", *(format(totals[column], form) for column, form in columns.items())))
-    return make_table((what, *heads), rows, heads)
+        rows.append(("total", *(format(totals[column], form) for column, form in columns.items())))
+    print_table((what, *heads), rows, heads, optional=tuple(_TOKENS.values()), wide=wide)
+    print_text("")

@@ -64,6 +64,21 @@ def add_recipe_argument(command: F) -> F:
     return cast("F", click.argument("recipe", type=RECIPE, default="quickstart")(replaced(joined)))
 
 
+def add_optional_recipe_argument(command: F) -> F:
+    """Give a command the arguments of `add_recipe_argument`; without a recipe it gets None."""
+
+    @wraps(command)
+    def joined(*arguments: Any, recipe: str | None, pool: str | None, **options: Any) -> Any:
+        from ops.config import with_pool
+
+        if recipe is None and pool is not None:
+            raise click.UsageError("--pool needs a RECIPE, whose pool it replaces.")
+        return command(*arguments, recipe=None if recipe is None else with_pool(recipe, pool), **options)
+
+    replaced = click.option("--pool", type=POOL, help=POOL_HELP)
+    return cast("F", click.argument("recipe", type=RECIPE, required=False)(replaced(joined)))
+
+
 def add_data_recipe_argument(command: F) -> F:
     """Give a command of `podium data` the arguments of `add_recipe_argument`, by default the recipe of the recorded
     data.
@@ -91,6 +106,9 @@ recipe_option = click.option(
     help="Use the settings of this recipe, the name of a file in config/recipes without .yaml.",
 )  # fmt: skip
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+wide_option = click.option(
+    "--wide", is_flag=True, help="Show all columns of a table, each row in one line, however wide the terminal is."
+)
 seed_option = click.option("--seed", type=SEED, metavar="N", help="Use this seed instead of the recipe's own seed.")
 accept_missing_option = click.option(
     ACCEPT_OPTION, is_flag=True, expose_value=False,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, add_recipe_argument, find_workspace_or_defaults
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, add_recipe_argument, find_workspace_or_defaults, wide_option
+from pipelines.commands.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from ops.config import Setup
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     help="Plan for these GPUs instead of this machine's, for example 2x80 for two GPUs of 80 GB, or 0 for none.",
 )  # fmt: skip
 @AS_JSON
-def plan(recipe: str, gpus: str | None, as_json: bool) -> None:
+@wide_option
+def plan(recipe: str, gpus: str | None, as_json: bool, wide: bool) -> None:
     """Show what a recipe needs, what it costs and what is missing.
 
     The plan lists the memory of each GPU, the disk space, and the calls, US dollars and hours of each stage. It also
@@ -40,17 +43,18 @@ def plan(recipe: str, gpus: str | None, as_json: bool) -> None:
     from ops.config import Setup
     from ops.planning.requirements import ALL_PARTS
 
-    show_plan(Setup.read(find_workspace_or_defaults(), recipe), ALL_PARTS, gpus, as_json)
+    show_plan(Setup.read(find_workspace_or_defaults(), recipe), ALL_PARTS, gpus, as_json, wide)
 
 
-def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, as_json: bool = False) -> None:
+def show_plan(
+    setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, as_json: bool = False, wide: bool = False
+) -> None:
     """Print the plan of a recipe, and end with exit code 1 if one of these parts of a pipeline run lacks something."""
     from ops.benchmarks.graded import configure_grading
     from ops.planning.machine import detect_machine
     from ops.planning.plan_text import format_plan, list_figures
     from ops.planning.recipe_plan import make_plan
     from ops.planning.requirements import find_missing
-    from pipelines.commands.output import wrap_text
 
     configure_grading(setup.recipe, setup.workspace.root)
     made = make_plan(setup, detect_machine(setup.workspace, gpus))
@@ -58,7 +62,7 @@ def show_plan(setup: Setup, needs: Sequence[RunPart], gpus: str | None = None, a
     if as_json:
         print_json(list_figures(made, lacking))
     else:
-        click.echo(wrap_text(format_plan(made, lacking)))
+        print_text(format_plan(made, lacking, None if wide or not sys.stdout.isatty() else get_terminal_size().columns))
     if any(each.refuses for each in lacking):
         raise click.exceptions.Exit(1)
 
@@ -77,19 +81,19 @@ def forecast(recipe: str, as_json: bool) -> None:
     """Estimate from stored responses whether training would pay.
 
     The command first says on how many questions the forecast is based. Then it shows the share of questions from which
-    GRPO could learn, and the calls, US dollars and time of a training, beside those of the last run with the same
-    settings. It ends with a verdict. It calls no model.
+    GRPO could learn, and the calls, US dollars and time of a training, beside those of the last run of the recipe. If
+    that run had other settings or another pool, the command says so. It ends with a verdict. It calls no model.
     """
     from ops.config import Setup
     from ops.planning.forecast import (
         compare_with_run,
         describe_basis,
+        describe_last_run,
         describe_outlook,
         list_figures,
         list_warnings,
         make_forecast,
     )
-    from pipelines.commands.output import make_console, make_table, wrap_text
 
     made, last = make_forecast(Setup.read(Workspace.find(), recipe))
     if as_json:
@@ -97,13 +101,13 @@ def forecast(recipe: str, as_json: bool) -> None:
             {**list_figures(made), "last_run": last, "warnings": list_warnings(made), "verdict": describe_outlook(made)}
         )
         return
-    click.echo(wrap_text(describe_basis(made)))
-    make_console().print(make_table(("a training run", "forecast", "last run"), compare_with_run(made, last)))
-    for line in (*list_warnings(made), describe_outlook(made)):
-        click.echo(wrap_text(line))
+    print_text(describe_basis(made))
+    print_table(*compare_with_run(made, last), optional=())
+    for line in (describe_last_run(last), *list_warnings(made), describe_outlook(made)):
+        print_text(line)
 
 
-MARKS = {"ok": "ok      ", "optional": "optional", "missing": "MISSING "}
+MARKS = {"ok": "ok", "optional": "optional", "missing": "MISSING"}
 
 
 @click.command(
@@ -126,9 +130,10 @@ def doctor(as_json: bool) -> None:
     if as_json:
         print_json([each._asdict() for each in found])
     else:
-        width = max(len(each.what) for each in found)
+        rows = []
         for each in found:
             remedy = f". {each.remedy}" if each.remedy else ""
-            click.echo(f"{MARKS[each.state]}  {each.what:<{width}}  {each.said}{remedy}")
+            rows.append((MARKS[each.state], each.what, f"{each.said}{remedy}"))
+        print_table(("", "", ""), rows, optional=())
     if any(each.state == "missing" for each in found):
         raise click.exceptions.Exit(1)

@@ -10,8 +10,15 @@ import click
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
-from pipelines.commands.options import AS_JSON, POOL, add_yes_option, dry_run_option, find_workspace_or_defaults
-from pipelines.commands.output import print_json
+from pipelines.commands.options import (
+    AS_JSON,
+    POOL,
+    add_yes_option,
+    dry_run_option,
+    find_workspace_or_defaults,
+    wide_option,
+)
+from pipelines.commands.output import print_json, print_table, print_text
 from pipelines.confirmation import check_workspace, confirm
 
 if TYPE_CHECKING:
@@ -44,10 +51,10 @@ def pools() -> None:
     ),
 )
 @AS_JSON
-def list_pools(as_json: bool) -> None:
+@wide_option
+def list_pools(as_json: bool, wide: bool) -> None:
     """List the pools and the API keys that are missing."""
     from ops.config import load_pool
-    from pipelines.commands.output import make_console, make_table
 
     config = find_workspace_or_defaults().config
     every = {file.stem: load_pool(config, file.stem) for file in sorted((config / "pools").glob("*.yaml"))}
@@ -64,7 +71,8 @@ def list_pools(as_json: bool) -> None:
         print_json(listed)
         return
     rows = [_pool_row(name, pool) for name, pool in every.items()]
-    make_console().print(make_table(("pool", "workers", "API keys missing", "what it is"), rows, ("workers",)))
+    head = ("pool", "workers", "missing API keys", "what it is")
+    print_table(head, rows, ("workers",), optional=("workers",), wide=wide)
 
 
 @pools.command(
@@ -75,7 +83,8 @@ def list_pools(as_json: bool) -> None:
 )
 @click.argument("pool", type=POOL)
 @AS_JSON
-def show(pool: str, as_json: bool) -> None:
+@wide_option
+def show(pool: str, as_json: bool, wide: bool) -> None:
     """Show the workers of a pool and what is missing to call them.
 
     The first line also shows two hashes. The answers key changes if a setting changes that can affect an answer, and
@@ -85,7 +94,6 @@ def show(pool: str, as_json: bool) -> None:
     from ops.config.base import key_problem
     from ops.workers.pool import build_pool_table
     from ops.workers.pool_checks import find_unsent_settings
-    from pipelines.commands.output import has_room_for, make_console, make_table
 
     config = find_workspace_or_defaults().config
     chosen = load_pool(config, pool)
@@ -93,22 +101,16 @@ def show(pool: str, as_json: bool) -> None:
         keys = {"answers_key": chosen.answers_key, "prices_key": chosen.prices_key}
         print_json({**chosen.model_dump(mode="json"), **keys, "missing_keys": chosen.missing_keys()})
         return
-    make_console().print(f"{chosen.name}, answers {chosen.answers_key}, prices {chosen.prices_key}")
-    make_console().print(chosen.description, markup=False)
-    make_console().print()
-    head, rows = build_pool_table(chosen)
-    whole, on = make_table(head, rows), make_console()
-    names = {"worker", "model", "tags"}
-    columns = [place for place, name in enumerate(head) if name in names]
-    others = [0, *(place for place in range(len(head)) if place not in columns)]
-    for part in [range(len(head))] if has_room_for(whole, on) else [columns, others]:
-        on.print(make_table([head[place] for place in part], [[row[place] for place in part] for row in rows]))
-        on.print()
+    print_text(f"pool {chosen.name}, answers key {chosen.answers_key}, prices key {chosen.prices_key}")
+    print_text(chosen.description)
+    print_text()
+    print_table(*build_pool_table(chosen), optional=("sampling", "tags", "tokens", "limits"), wide=wide)
+    print_text()
     for name, variable in chosen.missing_keys().items():
-        click.echo(f"{name}: {variable} {key_problem(variable)}")
+        print_text(f"{name}: {variable} {key_problem(variable)}")
     for worker in chosen.workers:
         for error in find_unsent_settings(worker, pool_file(config, pool)):
-            click.echo(str(error))
+            print_text(str(error))
 
 
 def _pool_row(name: str, pool: Pool) -> tuple[str, int, str, str]:
@@ -144,9 +146,10 @@ def new(name: str, models: tuple[str, ...], api_base: str | None, price: str | N
     for worker in made.workers:
         price, key = find_price(worker, name), worker.api_key_env or "no key"
         rates = f"{price.input:g} / {price.output:g}"
-        click.echo(f"{worker.name}: {worker.model}, {rates} USD per million tokens, {key}")
-    click.echo(f"written to config/pools/{name}.yaml")
-    click.echo(f"Next        podium pools ping {name}; podium plan first-look --pool {name}")
+        print_text(f"{worker.name}: {worker.model}, {rates} USD per million tokens, {key}")
+    print_text(f"written to config/pools/{name}.yaml")
+    print_text(f"Next        `podium pools ping {name}` calls each worker once")
+    print_text(f"            `podium plan first-look --pool {name}` shows what a first comparison costs")
 
 
 def _parse_price(text: str | None) -> Price | None:
@@ -182,6 +185,7 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     from contextlib import closing
 
     from ops.config import load_pool, pool_file
+    from ops.spending.bookings import format_usd
     from ops.spending.ledger import open_ledger
     from ops.store import open_cache
     from ops.workers import ping as pinging
@@ -189,9 +193,9 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     workspace = Workspace.find()
     chosen, file = load_pool(workspace.config, pool), pool_file(workspace.config, pool)
     most = pinging.max_ping_usd(chosen, file)
-    what = f"One call to each worker of {pool} costs ${most:.4f} at most"
+    what = f"One call to each worker of {pool} costs {format_usd(most)} at most"
     if dry_run:
-        click.echo(f"{what}. Nothing was done")
+        print_text(f"{what}. Nothing was done")
         return
     check_workspace(workspace)
     if most > 0:
@@ -201,11 +205,11 @@ def ping(pool: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json([result._asdict() for result in results])
     else:
-        width = max(len(result.worker) for result in results)
-        for result in results:
-            spent = f"{result.latency_s:6.2f} s  ${result.cost_usd:.6f}  "
-            said = f"{spent}{result.said!r}" if result.ok else f"FAILED  {result.said.rstrip('.')}. {result.remedy}"
-            click.echo(f"{result.worker:<{width}}  {said}")
+        print_table(("worker", "seconds", "cost", "response"), [
+            (result.worker, f"{result.latency_s:.2f}", format_usd(result.cost_usd), repr(result.said)) if result.ok
+            else (result.worker, "–", "–", f"FAILED: {result.said.rstrip('.')}. {result.remedy}")
+            for result in results
+        ], ("seconds", "cost"), optional=())  # fmt: skip
     if not all(result.ok for result in results):
         raise click.exceptions.Exit(1)
 
@@ -239,17 +243,18 @@ def _print_difference(old: Pool, new: Pool) -> None:
     from ops.workers.pool import compare_pools
 
     changes = compare_pools(old, new)
-    click.echo(changes)
+    print_text(changes)
     if not changes:
         return
-    click.echo()
+    print_text()
     for what, names in (
-        ("asked again", changes.affects_answers),
-        ("priced anew", changes.affects_price),
-        ("new columns", changes.added),
+        ("Asked all questions again, since a setting that affects answers changed:", changes.affects_answers),
+        ("Stored responses get the new price:", changes.affects_price),
+        ("Asked all questions for the first time:", changes.added),
     ):
-        click.echo(f"{what}: {', '.join(names) or 'none'}")
-    click.echo(f"answers {old.answers_key} → {new.answers_key}, prices {old.prices_key} → {new.prices_key}")
+        print_text(f"{what} {', '.join(names) or 'none'}")
+    print_text(f"Answers key: {old.answers_key} → {new.answers_key}")
+    print_text(f"Prices key: {old.prices_key} → {new.prices_key}")
 
 
 @pools.command(
@@ -278,14 +283,14 @@ def serve(pool: str) -> None:
             pool_file(workspace.config, pool), "workers", "none of them has a serve section",
             "Give one to the worker whose model Podium should serve",
         )  # fmt: skip
-    click.echo(f"starting {', '.join(worker.name for worker in served)}: a minute on a CPU …")
+    print_text(f"Starting {', '.join(worker.name for worker in served)}, which takes about a minute on a CPU …")
     try:
         with serve_pool(chosen, workspace):
             for worker in served:
-                click.echo(f"{worker.name}: {worker.model.partition('/')[2]} at {worker.api_base}")
-            click.echo("Ctrl-C ends it.")
+                print_text(f"{worker.name}: {worker.model.partition('/')[2]} at {worker.api_base}")
+            print_text("Press Ctrl-C to stop.")
             while all(is_up(worker) for worker in served):
                 time.sleep(_CHECK_INTERVAL_S)
-            click.echo("a server has ended; its log is in .podium/vllm")
+            print_text("A server has ended. Its log is in .podium/vllm.")
     except KeyboardInterrupt:
-        click.echo("stopped")
+        print_text("All servers are stopped.")

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
+from ops.spending.bookings import format_usd
+from pipelines.commands.output import print_markdown, print_text
 
 if TYPE_CHECKING:
     from ops.config import Recipe, Setup
@@ -37,19 +37,17 @@ def check_data(workspace: Workspace, recipe_file: str) -> bool:
     passed, setup = True, _load_setup(workspace, recipe_file)
     for check, name in _SUITE_TITLES.items():
         if not all(file.exists() for file in data_files(workspace, CHECKS[check][0])):
-            click.echo(f"–  {name}: not materialized")
+            print_text(f"–  {name}: the data does not exist yet")
             continue
         report, _ = check_once(setup, check)
         passed = passed and report.success
-        click.echo(f"{'✓' if report else '✗'}  {name}: {report.summary}")
-    click.echo(docs_folder(workspace) / "index.html")
+        print_text(f"{'✓' if report else '✗'}  {name}: {report.summary}")
+    print_text(docs_folder(workspace) / "index.html")
     return passed
 
 
 def report_gold(workspace: Workspace, recipe_file: str) -> None:
     """Grade every gold answer of `data/raw`; print the report and write it to `.podium/gold.md`."""
-    from rich.console import Console
-
     from ops.benchmarks.problem_files import raw_files, read_problems
     from ops.benchmarks.registry import describe_graded_tests
     from ops.core.atomic import write_text
@@ -68,8 +66,8 @@ def report_gold(workspace: Workspace, recipe_file: str) -> None:
     text = render_gold_report(sets, find_available_isolation())
     target = workspace.state / "gold.md"
     write_text(target, f"# Gold answers of the recipe `{recipe.name}`\n\n{text}")
-    Console(width=150).print(text, markup=False, highlight=False)
-    click.echo(target)
+    print_markdown(text)
+    print_text(target)
 
 
 def measure_judges(
@@ -97,16 +95,16 @@ def measure_judges(
         asks = [PlannedCall(judge, name, messages, grader=VERDICT) for judge, messages in asked]
         costs.append(estimate_calls(asks, client.cache, CallEstimator([grader.judge], pool_file=setup.pool_file), name))
     cost = add_costs(costs)
-    click.echo(f"judges: {sum(map(len, todo.values()))} labelled answers, {cost.calls.expected:.0f} calls")
+    print_text(f"judges: {sum(map(len, todo.values()))} labelled answers, {cost.calls.expected:.0f} calls")
     if dry_run:
-        click.echo(f"about ${cost.usd.expected:,.4f}")
+        print_text(f"These calls would cost about {format_usd(cost.usd.expected)}.")
         return
     confirm_spending(setup, yes, cost.usd)
     for name, grader in setup.recipe.judges.items():
         with serve_pool(setup.all_pools[grader.pool or setup.recipe.pool], workspace):
             found = measure_agreement(name, grader.worker, labels, todo[name], client)
         save_agreement(workspace, grader, found)
-        click.echo(found)
+        print_text(found)
 
 
 def _load_labelled_answers(
@@ -135,7 +133,7 @@ def grade_response(workspace: Workspace, recipe_file: str, key: str, response: s
 
     problem = _find_problem(workspace, _load_setup(workspace, recipe_file).recipe, key)
     verdict = grade(problem, response)
-    click.echo(f"{'✓' if verdict.correct else '✗'}  {key}: {displayable_reason(problem.benchmark, verdict)}")
+    print_text(f"{'✓' if verdict.correct else '✗'}  {key}: {displayable_reason(problem.benchmark, verdict)}")
     return verdict.correct
 
 

@@ -12,8 +12,8 @@ import click
 from ops.core.errors import PodiumError
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
-from pipelines.commands.options import AS_JSON, RECIPE, find_workspace_or_defaults
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, RECIPE, find_workspace_or_defaults, wide_option
+from pipelines.commands.output import print_json, print_table, print_text
 
 
 @click.group(
@@ -38,10 +38,10 @@ def recipes() -> None:
     ),
 )
 @AS_JSON
-def list_recipes(as_json: bool) -> None:
+@wide_option
+def list_recipes(as_json: bool, wide: bool) -> None:
     """List the recipes with their pools, policies and budgets."""
     from ops.config import load_recipe
-    from pipelines.commands.output import make_console, make_table
 
     config = find_workspace_or_defaults().config
     facts = []
@@ -54,12 +54,12 @@ def list_recipes(as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    head = ("recipe", "pool", "policy", "benchmarks", "at most USD", "what it is")
+    head = ("recipe", "pool", "policy", "benchmarks", "budget, USD", "what it is")
     rows = [
         (each["recipe"], each["pool"], each["policy"], len(each["benchmarks"]), f"{each['run_usd']:,.2f}",
          each["description"]) for each in facts
     ]  # fmt: skip
-    make_console().print(make_table(head, rows, ("benchmarks", "at most USD")))
+    print_table(head, rows, ("benchmarks", "budget, USD"), optional=("benchmarks", "policy", "pool"), wide=wide)
 
 
 @recipes.command(
@@ -116,8 +116,8 @@ def validate(as_json: bool) -> None:
         print_json({"files": len(checked), "mistakes": wrong})
     else:
         for said in wrong.values():
-            click.echo(f"error: {said}")
-        click.echo(f"{len(checked)} files, {len(wrong)} with a mistake")
+            print_text(f"error: {said}")
+        print_text(f"{len(checked)} files checked, {len(wrong)} with a mistake")
     if wrong:
         raise click.exceptions.Exit(1)
 

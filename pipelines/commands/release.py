@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ops.core.errors import format_figure
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, accept_missing_option
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, accept_missing_option, wide_option
+from pipelines.commands.output import print_json, print_table, print_text
 from pipelines.confirmation import begin_missing_parts_if_accepted, confirm
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
     """
     from ops.release import registry
     from ops.release.promotion import NO_CHAMPION
+    from ops.release.way_back import describe_way_back
     from ops.stages.release import find_version_to_promote, promote_manually
-    from pipelines.release import make_promotion_observation, report_observation
+    from pipelines.release import make_promotion_observation, publish_pages, report_observation
 
     workspace = Workspace.find()
     known, champion = find_version_to_promote(workspace, version), registry.find_champion(workspace)
@@ -58,18 +60,20 @@ def promote(version: str | None, name: str, reason: str, dry_run: bool, yes: boo
         if not _confirm_change(said + known.tags.get("verdict", "not judged"), dry_run, yes):
             return
     elif dry_run:
-        click.echo(f"version {known.version} is the champion already")
+        print_text(f"Version {known.version} is the champion already. Nothing was changed")
         return
     outcome = promote_manually(
         workspace, known.version, name, reason, against=champion.version if champion else NO_CHAMPION
     )
     if not outcome.has_changed:
-        click.echo(f"Champion    version {outcome.version} is the champion already: nothing was changed")
+        print_text(f"Champion    version {outcome.version} is the champion already: nothing was changed")
         return
     report_observation(workspace, make_promotion_observation(outcome))
-    click.echo(f"Champion    models:/conductor@champion is version {outcome.version}, promoted by {name.strip()}")
-    click.echo(f"Verdict     of the gate: {outcome.verdict}; report: {outcome.page}")
-    click.echo("Go back     podium rollback --reason WHY")
+    publish_pages(workspace, outcome.version)
+    print_text(f"Champion    models:/conductor@champion is version {outcome.version}, promoted by {name.strip()}")
+    print_text(f"Verdict     of the gate: {outcome.verdict}; report: {outcome.page}")
+    if back := describe_way_back(workspace):
+        print_text(f"Go back     {back.replace('`', '')}")
 
 
 @click.command(
@@ -92,18 +96,23 @@ def rollback(name: str, reason: str, dry_run: bool, yes: bool) -> None:
     """
     from ops.release import registry
     from ops.release.aliases import find_rollback_target
+    from ops.release.way_back import explain_unfit
     from ops.stages.release import roll_back
-    from pipelines.release import make_rollback_observation, report_observation
+    from pipelines.release import make_rollback_observation, publish_pages, report_observation
 
     workspace = Workspace.find()
     gone, target = registry.find_champion(workspace), find_rollback_target(workspace)
-    if not _confirm_change(f"version {target.version} becomes champion again{_describe_replaced(gone)}", dry_run, yes):
+    said = f"version {target.version} becomes champion again{_describe_replaced(gone)}"
+    if gone is not None and (unfit := explain_unfit(target, gone)):
+        said += f"; {unfit}"
+    if not _confirm_change(said, dry_run, yes):
         return
     back = roll_back(workspace, reason, name, against=gone.version if gone else None)
     report_observation(workspace, make_rollback_observation(back, name, reason))
-    click.echo(f"Champion    models:/conductor@champion is version {back.version} again")
+    publish_pages(workspace, back.version)
+    print_text(f"Champion    models:/conductor@champion is version {back.version} again")
     if gone is not None:
-        click.echo(f"Undo        podium promote {gone.version} --by NAME --reason WHY")
+        print_text(f"Undo        podium promote {gone.version} --by NAME --reason WHY")
 
 
 def _describe_replaced(champion: RegisteredVersion | None) -> str:
@@ -113,7 +122,7 @@ def _describe_replaced(champion: RegisteredVersion | None) -> str:
 def _confirm_change(what: str, dry_run: bool, yes: bool) -> bool:
     """Say what would be done, or ask a person at a terminal; return whether to do it."""
     if dry_run:
-        click.echo(f"{what}. Nothing was changed")
+        print_text(f"{what}. Nothing was changed")
         return False
     confirm(what, yes or not sys.stdin.isatty())
     return True
@@ -128,7 +137,8 @@ def _confirm_change(what: str, dry_run: bool, yes: bool) -> bool:
 )
 @click.argument("version", required=False)
 @AS_JSON
-def verdict(version: str | None, as_json: bool) -> None:
+@wide_option
+def verdict(version: str | None, as_json: bool, wide: bool) -> None:
     """Show why the gate promoted a version or did not.
 
     The command lists every check of the promotion gate with its value and its bound. VERSION is the number of a
@@ -137,7 +147,6 @@ def verdict(version: str | None, as_json: bool) -> None:
     """
     from ops.release import registry
     from pipelines.commands.options import EXIT_NOT_PROMOTED
-    from pipelines.commands.output import make_console, make_table
 
     workspace = Workspace.find()
     known = registry.get_version(workspace, version) if version else registry.get_latest_version(workspace)
@@ -153,20 +162,21 @@ def verdict(version: str | None, as_json: bool) -> None:
         })  # fmt: skip
     else:
         names = f" ({', '.join(known.aliases)})" if known.aliases else ""
-        click.echo(f"version {known.version}{names}: {said}")
+        print_text(f"version {known.version}{names}: {said}")
         rows = [
-            ("passed" if each.passed else "FAILED", each.name, f"{each.value:.4g}", f"{each.bound:.4g}",
+            ("passed" if each.passed else "FAILED", each.name, format_figure(each.value), format_figure(each.bound),
              each.explanation)
             for each in decision.checks
         ]  # fmt: skip
         if rows:
-            make_console().print(make_table(("", "check", "value", "bound", "what"), rows, ("value", "bound")))
+            head = ("", "check", "value", "bound", "explanation")
+            print_table(head, rows, ("value", "bound"), optional=(), wide=wide)
         if pool_change:
-            click.echo(f"change of the pool: {pool_change}")
+            print_text(f"change of the pool: {pool_change}")
         if decision.override:
-            click.echo(f"override by {decision.override.name}: {decision.override.reason}")
+            print_text(f"override by {decision.override.name}: {decision.override.reason}")
         if page.is_file():
-            click.echo(f"page: {page.relative_to(workspace.root)}")
+            print_text(f"page: {page.relative_to(workspace.root)}")
     if not decision.promote:
         raise click.exceptions.Exit(EXIT_NOT_PROMOTED)
 

@@ -6,33 +6,41 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, add_recipe_argument, add_yes_option, dry_run_option, seed_option
-from pipelines.commands.output import print_json
+from pipelines.commands.options import (
+    AS_JSON,
+    add_optional_recipe_argument,
+    add_yes_option,
+    dry_run_option,
+    seed_option,
+    wide_option,
+)
+from pipelines.commands.output import print_json, print_markdown, print_text
 from pipelines.termination import exit_interrupted
 
 
 @click.command(
     cls=Command,
     examples=(
-        ("Write the report of the quickstart.", "podium report quickstart"),
+        ("Write the report of the champion.", "podium report"),
         ("Write the report of the quickstart with seed 2.", "podium report quickstart --seed 2"),
     ),
 )
-@add_recipe_argument
+@add_optional_recipe_argument
 @seed_option
-def report(recipe: str, seed: int | None) -> None:
-    """Write all results of a recipe into one HTML page.
+def report(recipe: str | None, seed: int | None) -> None:
+    """Write all results of a Conductor into one HTML page.
 
-    The report describes the Conductor that RECIPE has trained. The command calls no worker. If a part of the report has
-    not been measured yet, the report names the command that measures it. The page is written into .podium/reports and
-    attached to the versions of this Conductor in MLflow.
+    The report describes the champion, or the Conductor that RECIPE has trained if you name a recipe. If the pool has
+    changed since that training, it describes the champion of the recipe. The command calls no worker. If a part of the
+    report has not been measured yet, the report names the command that measures it. The page is written into
+    .podium/reports and attached to the versions of this Conductor in MLflow.
     """
     from pipelines.startup import silence_tools
 
     silence_tools()
     from pipelines.reproduction import write_report
 
-    click.echo(f"written to {write_report(Workspace.find(), recipe, seed)}")
+    print_text(f"written to {write_report(Workspace.find(), recipe, seed)}")
 
 
 @click.command(
@@ -67,7 +75,7 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
         page, table = reproduce(Workspace.find(), seed, yes)
     except KeyboardInterrupt:
         exit_interrupted()
-    click.echo(f"written to {page} and {table}")
+    print_text(f"written to {page} and {table}")
 
 
 @click.command(
@@ -78,7 +86,8 @@ def reproduce(seed: int | None, dry_run: bool, yes: bool) -> None:
     ),
 )
 @AS_JSON
-def baselines(as_json: bool) -> None:
+@wide_option
+def baselines(as_json: bool, wide: bool) -> None:
     """List the systems that a Conductor is compared with.
 
     The table shows for each baseline what it does, how many calls a question takes, and the paper that it comes from.
@@ -91,4 +100,4 @@ def baselines(as_json: bool) -> None:
     if as_json:
         print_json(list_baseline_facts())
     else:
-        click.echo(make_baseline_table(), nl=False)
+        print_markdown(make_baseline_table(), wide)

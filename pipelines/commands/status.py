@@ -9,8 +9,8 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command, OrderedGroup
-from pipelines.commands.options import AS_JSON
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, wide_option
+from pipelines.commands.output import print_fact, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -28,15 +28,16 @@ SHOWN_ALERTS = 3
 )
 @AS_JSON
 def status(as_json: bool) -> None:
-    """Show the champion, the last run, the spending and alerts.
+    """Show the champion, the last run and retraining, the spending and open alerts.
 
     The champion is the version that `podium serve` serves. The challenger is the newest version, if the promotion gate
-    has not promoted it.
+    has not promoted it. An alert is open until a person or a later run has solved it.
     """
-    from ops.alerts.notify import load_notices
+    from ops.alerts.notify import load_open_alerts
     from ops.core.workspace_parts import REGISTRY, find_lost_records, find_missing_parts
     from ops.release import registry
-    from ops.spending.bookings import current_month
+    from ops.reports.retraining import load_last_summary, retraining_file
+    from ops.spending.bookings import current_month, format_usd
     from ops.spending.ledger import open_ledger
 
     workspace = Workspace.find()
@@ -44,7 +45,9 @@ def status(as_json: bool) -> None:
     champion = challenger = None
     if all(each.file != str(workspace.state / REGISTRY.relative_path) for each in missing):
         champion, challenger = registry.find_champion(workspace), registry.find_challenger(workspace)
-    runs, alerts = _list_runs(workspace, 1), load_notices(workspace, SHOWN_ALERTS)
+    retraining = load_last_summary(workspace)
+    runs, open_alerts = _list_runs(workspace, 1), load_open_alerts(workspace)
+    alerts = open_alerts[:SHOWN_ALERTS]
     books = open_ledger(workspace.ledger)
     has_ledger = all(each.file != str(workspace.ledger) for each in missing)
     month, spent = current_month(), books.by_month() if has_ledger else {}
@@ -54,6 +57,7 @@ def status(as_json: bool) -> None:
         "challenger": challenger
         and {"version": challenger.version, "verdict": challenger.tags.get("verdict", "not judged")},
         "last_run": runs[0] if runs else None,
+        "last_retraining": retraining and retraining._asdict(),
         "usd_this_month": (spent[month].usd if month in spent else 0.0) if has_ledger else None,
         "usd_in_all": sum(each.usd for each in spent.values()) if has_ledger else None,
         "usd_reserved": sum(books.open_reservations().values()) if has_ledger else None,
@@ -70,19 +74,29 @@ def status(as_json: bool) -> None:
         judged = challenger.tags.get("verdict", "not judged")
         lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
     lines += [("Last run", _format_run(runs[0]) if runs else "none")]
+    if retraining is not None:
+        page = retraining_file(workspace).relative_to(workspace.root)
+        lines.append(("Retraining", f"{retraining.at}, {retraining.change}. {retraining.outcome} ({page})"))
     lines += [("Missing", str(each)) for each in missing]
-    reserved = f", ${facts['usd_reserved']:,.4f} reserved by running processes" if facts["usd_reserved"] else ""
+    reserved = f", {format_usd(facts['usd_reserved'])} reserved by running processes" if facts["usd_reserved"] else ""
     if has_ledger:
         lines.append(
-            ("Spent", f"${facts['usd_this_month']:,.4f} in {month}, ${facts['usd_in_all']:,.4f} in all{reserved}")
+            (
+                "Spent",
+                f"{format_usd(facts['usd_this_month'])} in {month}, {format_usd(facts['usd_in_all'])} in all{reserved}",
+            )
         )
     for entry in alerts:
-        said = f"; {entry.notice.command}" if entry.notice.command else ""
-        lines.append(("Alert", f"{_format_time(entry.at)}  {entry.notice.kind}: {entry.notice.title}{said}"))
+        said = f"{entry.notice.kind}: {entry.notice.title}; {entry.notice.command}"
+        lines.append(("Alert", f"{_format_time(entry.at)}  {said}"))
+    if not open_alerts:
+        lines.append(("Alerts", "none is open (podium alerts list)"))
+    elif len(open_alerts) > len(alerts):
+        lines.append(("", f"{len(open_alerts) - len(alerts)} more are open (podium alerts list)"))
     if champion is None and not missing:
         lines.append(("Next", "podium run   trains a Conductor; podium plan says first what it needs and costs"))
     for label, text in lines:
-        click.echo(f"{label:<11} {text}")
+        print_fact(label, text)
 
 
 @click.group(
@@ -107,29 +121,30 @@ def runs() -> None:
     "--count", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show the newest N runs."
 )
 @AS_JSON
-def list_runs(count: int, as_json: bool) -> None:
+@wide_option
+def list_runs(count: int, as_json: bool, wide: bool) -> None:
     """List the runs of the pipeline, the newest first.
 
     Times are given in UTC. `podium ledger` shows what the runs have cost.
     """
     from ops.core.workspace_parts import RUNS, find_lost_records
-    from pipelines.commands.output import make_console, make_table
 
     workspace = Workspace.find()
     found = _list_runs(workspace, count)
     for lost in find_lost_records(workspace, RUNS):
-        click.echo(str(lost), err=True)
+        print_text(str(lost), err=True)
     if as_json:
         print_json(found)
         return
     if not found:
-        click.echo("no run yet: podium run starts one")
+        print_text("There is no run yet. `podium run` starts one.")
         return
     rows = [
         (each["run"][:8], each["job"], each["recipe"], each["status"], each["started"] or "–", _format_minutes(each))
         for each in found
     ]
-    make_console().print(make_table(("run", "job", "recipe", "status", "started (UTC)", "minutes"), rows, ("minutes",)))
+    head = ("run", "job", "recipe", "status", "started (UTC)", "minutes")
+    print_table(head, rows, ("minutes",), optional=("job", "minutes"), wide=wide)
 
 
 def _list_runs(workspace: Workspace, count: int) -> list[dict[str, Any]]:
@@ -160,7 +175,16 @@ def _asset_name(key: dg.AssetKey) -> str:
 
 
 def _format_run(run: dict[str, Any]) -> str:
-    return f"{run['recipe'] or run['job']}: {run['status']}, started {run['started'] or 'not yet'} (podium runs list)"
+    of = f"{run['job']} of {run['recipe']}" if run["recipe"] else run["job"]
+    return f"{of}: {_describe_status(run)} (podium runs list)"
+
+
+def _describe_status(run: dict[str, Any]) -> str:
+    if run["started"] is None:
+        return f"{run['status']}, not begun yet"
+    if run["status"] == "started":
+        return f"running since {run['started']}"
+    return f"{run['status']}, begun {run['started']}"
 
 
 def _format_minutes(run: dict[str, Any]) -> str:

@@ -8,8 +8,8 @@ import click
 
 from ops.core.workspace import Workspace
 from pipelines.commands.help import Command
-from pipelines.commands.options import AS_JSON, SEED, add_yes_option, dry_run_option
-from pipelines.commands.output import print_json
+from pipelines.commands.options import AS_JSON, SEED, add_yes_option, dry_run_option, wide_option
+from pipelines.commands.output import print_json, print_markdown, print_table, print_text
 
 
 @click.command(
@@ -38,6 +38,7 @@ from pipelines.commands.output import print_json
     "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the table into this PNG file."
 )
 @AS_JSON
+@wide_option
 @dry_run_option
 @add_yes_option
 def study(
@@ -48,6 +49,7 @@ def study(
     into: Path | None,
     picture: Path | None,
     as_json: bool,
+    wide: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -66,8 +68,7 @@ def study(
         if as_json:
             print_json([{"study": each, "title": entry.title} for each, entry in known.items()])
             return
-        width = max(map(len, known), default=0)
-        click.echo("\n".join(f"{each:<{width}}  {entry.title}" for each, entry in known.items()))
+        print_table(("", ""), [(each, entry.title) for each, entry in known.items()])
         return
     from pipelines.startup import silence_tools
 
@@ -78,7 +79,7 @@ def study(
     text = run_study(workspace, name, changes, recipe, seeds, yes, dry_run, picture and workspace.root / picture)
     if dry_run:
         return
-    click.echo(text, nl=False)
+    print_markdown(text, wide)
     if into is not None:
         replace_marked_text(workspace.root / into, f"<!-- made by `podium study {name}` -->", text)
-        click.echo(f"written to {into}")
+        print_text(f"written to {into}")

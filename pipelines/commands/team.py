@@ -12,6 +12,7 @@ from ops.core.installation import install_extra_command
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import add_recipe_argument, add_yes_option, dry_run_option, seed_option
+from pipelines.commands.output import print_text
 
 JOBS = ("lifecycle", "precache", "train", "evaluate")
 """Of `pipelines.lifecycle`, which is not imported before it is needed."""
@@ -70,7 +71,7 @@ def setup(gpu: int) -> None:
     ledger = open_ledger(workspace.ledger)
     ledger.release_ended_processes()
     ledger.close()
-    click.echo(f"the team's tables are there; {gpu} steps with a GPU at once")
+    print_text(f"The team's tables exist. At most {gpu} steps use a GPU at the same time.")
 
 
 @team.command(
@@ -114,7 +115,7 @@ def start(recipe: str, seed: int | None, job: str, dry_run: bool, yes: bool) -> 
     podium = RunResource(recipe=recipe, seed=seed).bind_snapshot(snapshot)
     with open_instance(workspace) as instance:
         run_id = submit_run(podium, instance, job)
-    click.echo(f"run {run_id}: {snapshot}")
+    print_text(f"run {run_id}: {snapshot}")
 
 
 def _open_workspace() -> Workspace:

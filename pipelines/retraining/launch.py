@@ -16,6 +16,8 @@ from ops.config import Setup
 from ops.core.workspace import Workspace
 from ops.precaching.client_setup import open_client
 from ops.retraining.estimate import Estimate, estimate_drift, estimate_plan
+from ops.retraining.record import plan_record
+from ops.retraining.story import write_retraining_page
 from ops.spending.bookings import format_usd
 from ops.workers.client import WorkerClient
 
@@ -70,6 +72,7 @@ def decide_launch(
             run_config=found.podium.make_run_config(),
             tags=make_change_tags(found, priced) | {"podium/cause": cause},
         )
+        record_plan(workspace, found, priced, cause)
         return LaunchDecision(request)
     why = f"needs approval: {found.plan}; {priced}; retraining.budget_usd is {budget:g}. {APPROVAL_HINT}"
     occasion = f"plan waits {found.key}"
@@ -78,7 +81,9 @@ def decide_launch(
     parts = "\n".join(f"* {part.name}: {part.calls_formula}, {format_usd(part.usd.expected)}" for part in priced.parts)
     title = f"retraining for about {format_usd(priced.usd.expected)} waits for a person"
     text = f"{found.plan}\n{priced}\nretraining.budget_usd is {budget:g}"
-    notify(workspace, PLAN_WAITS.make_notice(title, text, occasion=occasion))
+    record_plan(workspace, found, priced, cause, waits=True)
+    page = write_retraining_page(workspace)
+    notify(workspace, PLAN_WAITS.make_notice(title, text, str(page or ""), occasion=occasion))
     facts = {
         "waits_for_a_person": why, "plan": str(found.plan), "estimate": dg.MetadataValue.md(parts),
         "approve": APPROVAL_HINT,
@@ -89,6 +94,22 @@ def decide_launch(
 def make_change_tags(found: PendingChange, priced: Estimate) -> dict[str, str]:
     """Return run tags: the snapshot, the change, its plan and the plan's expected cost."""
     return {**found.tags, ESTIMATE_TAG: str(priced)}
+
+
+def record_plan(
+    workspace: Workspace, found: PendingChange, priced: Estimate, cause: str, *, waits: bool = False
+) -> None:
+    """Record the plan and its estimate for the page of the retrainings."""
+    usd, seconds = priced.usd, priced.seconds
+    plan_record(
+        workspace,
+        found.snapshot.key,
+        waits=waits,
+        cause=cause,
+        estimate=str(priced),
+        usd=(usd.expected, usd.high),
+        seconds=(seconds.expected, seconds.high),
+    )
 
 
 def estimate_change(found: PendingChange) -> Estimate:

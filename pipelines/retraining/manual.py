@@ -11,12 +11,13 @@ from ops.config import Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.estimate import Estimate
-from ops.retraining.standing import load_training_decision
+from ops.retraining.standing import list_caused_failures, load_training_decision
+from ops.retraining.story import write_retraining_page
 from ops.spending.bookings import format_usd
 from ops.workers.pool import compare_pools
-from pipelines.commands.output import print_json
+from pipelines.commands.output import print_fact, print_json, print_table
 from pipelines.confirmation import confirm_spending, show_spending
-from pipelines.retraining.launch import estimate_change, estimate_drift_round, make_change_tags
+from pipelines.retraining.launch import estimate_change, estimate_drift_round, make_change_tags, record_plan
 
 
 def print_change(workspace: Workspace, as_json: bool = False) -> None:
@@ -28,14 +29,13 @@ def print_change(workspace: Workspace, as_json: bool = False) -> None:
     from pipelines.dagster_home import open_instance, prepare_home
 
     prepare_home(workspace)
-    console = Console(highlight=False)
     with open_instance(workspace) as instance:
         found = find_pending_change(RunResource(root=str(workspace.root)), workspace, instance)
     priced = None if found.plan.is_empty else estimate_change(found)
     if as_json:
         print_json(_describe_change(found, priced))
     else:
-        print_plan(console, found, priced)
+        print_plan(found, priced)
 
 
 def _describe_change(found: PendingChange, priced: Estimate | None) -> dict[str, object]:
@@ -51,31 +51,30 @@ def _describe_change(found: PendingChange, priced: Estimate | None) -> dict[str,
     }
 
 
-def print_plan(console: Console, found: PendingChange, priced: Estimate | None) -> None:
+def print_plan(found: PendingChange, priced: Estimate | None) -> None:
     """Print the difference, the plan and its price."""
     snapshot, change = found.snapshot, found.snapshot.change
     assert change is not None
-    console.print(f"Champion    version {change.version}, recipe {snapshot.recipe_file}, seed {snapshot.recipe.seed}")
+    print_fact("Champion", f"version {change.version}, recipe {snapshot.recipe_file}, seed {snapshot.recipe.seed}")
     for line in str(compare_pools(change.before, snapshot.pool)).splitlines():
-        console.print(f"Pool        {line}", markup=False)
+        print_fact("Pool", line)
     if priced is None:
-        console.print("Plan        nothing to do: the pool is as its last run left it")
+        print_fact("Plan", "nothing to do: the pool has not changed since the champion was last evaluated on it")
         return
-    console.print(f"Plan        {found.plan}", markup=False)
+    print_fact("Plan", found.plan)
     if priced.parts:
-        table = Table("step", "what", "USD", "at most", box=None, padding=(0, 2, 0, 0))
-        for part in priced.parts:
-            what = f"{part.calls_formula}{' (if needed)' * part.is_conditional}"
-            table.add_row(part.name, what, format_usd(part.usd.expected), format_usd(part.usd.high))
-        console.print(table)
+        rows = [
+            (part.name, f"{part.calls_formula}{' (if needed)' * part.is_conditional}", format_usd(part.usd.expected),
+             format_usd(part.usd.high)) for part in priced.parts
+        ]  # fmt: skip
+        print_table(("step", "calls", "USD", "at most"), rows, ("USD", "at most"), optional=())
     total = (
         f"about {format_usd(priced.usd.expected)}, at most {format_usd(priced.usd.high)}" if priced.parts else priced
     )
-    console.print(f"Estimate    {total}", markup=False)
+    print_fact("Estimate", total)
     if priced.usd.expected > (budget := snapshot.retraining.budget_usd):
-        console.print(
-            f"            more than retraining.budget_usd ({format_usd(budget)}): the sensor does not start it"
-        )
+        limit = f"This is more than budget_usd of config/retraining.yaml ({format_usd(budget)})"
+        print_fact("", f"{limit}, so that the sensor does not start it.")
 
 
 def retrain_champion(workspace: Workspace, yes: bool = True) -> bool:
@@ -94,11 +93,12 @@ def retrain_champion(workspace: Workspace, yes: bool = True) -> bool:
     ) as place:
         found = find_pending_change(place.resource, workspace, place.instance)
         if found.plan.is_empty:
-            print_plan(console, found, None)
+            print_plan(found, None)
             return False
         priced = estimate_change(found)
-        print_plan(console, found, priced)
+        print_plan(found, priced)
         confirm_spending(found.snapshot.setup(workspace), yes, priced.usd)
+        record_plan(workspace, found, priced, "podium retrain")
         job = place.definitions.resolve_job_def("retraining")
         place.with_resource(found.podium).execute(
             job, tags=make_change_tags(found, priced) | {"podium/cause": "podium retrain"}
@@ -115,6 +115,8 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
 
     made = load_training_decision(workspace, asked.key)
     console.print()
+    if (page := write_retraining_page(workspace)) is not None:
+        console.print(f"Page        {page.relative_to(workspace.root)}   tells what was done and why")
     console.print(f"Decision    {'fine-tuned' if made.fine_tune else 'not trained'}: {made.why}", markup=False)
     kept_back = False
     if made.fine_tune:
@@ -122,7 +124,7 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
     elif (champion := registry.find_champion(workspace)) is not None:
         console.print(f"Champion    version {champion.version}, as before")
     seed = asked.recipe.seed if made.train_anew else asked.recipe.seed + 1
-    if made.train_anew or (made.standing.failed and not made.fine_tune):
+    if made.train_anew or (list_caused_failures(asked, made) and not made.fine_tune):
         console.print(f"Next        `podium run {asked.recipe_file} --seed {seed}` trains from the start", markup=False)
     return kept_back
 

@@ -15,7 +15,8 @@ import dagster as dg
 from assets.pool_change import NoChampionError, find_pending_change
 from assets.resources import RunResource
 from ops.alerts import notify
-from ops.alerts.catalogue import POOL_UNHANDLED, WORKER_RETIRES
+from ops.alerts.catalogue import PLAN_WAITS, POOL_UNHANDLED, WORKER_RETIRES
+from ops.alerts.notify import close_alerts, load_open_alerts
 from ops.config import Pool, digest
 from ops.core.errors import ConfigError
 from ops.core.workspace import Workspace
@@ -80,6 +81,10 @@ def make_pool_alert_sensor(clock: Callable[[], float] = time.time) -> dg.SensorD
             return _sensor_result(context, LaunchDecision(reason=str(error)))
         pool = found.snapshot.pool
         _alert_on_retirements(workspace, pool, clock())
+        if found.plan.is_empty:
+            close_alerts(workspace, (PLAN_WAITS, POOL_UNHANDLED), f"the pool {pool.name} needs no work any more")
+        elif is_automation_on(context.instance):
+            close_alerts(workspace, (POOL_UNHANDLED,), "a sensor or a schedule handles changes of the pool")
         if found.plan.is_empty or is_automation_on(context.instance):
             return _sensor_result(context, LaunchDecision(reason="the pool is unchanged, or its changes are handled"))
         settling = _update_debounce(context.cursor, pool, clock())
@@ -98,12 +103,17 @@ def make_pool_alert_sensor(clock: Callable[[], float] = time.time) -> dg.SensorD
 
 def _alert_on_retirements(workspace: Workspace, pool: Pool, now: float) -> None:
     today = datetime.fromtimestamp(now, UTC).date()
+    for entry in load_open_alerts(workspace):
+        if entry.notice.alert == WORKER_RETIRES.name and entry.notice.subject not in {w.model for w in pool.workers}:
+            said = f"the pool {pool.name} has no worker of {entry.notice.subject} any more"
+            close_alerts(workspace, (WORKER_RETIRES,), said, subject=entry.notice.subject)
     for worker in pool.workers:
         end = retirement_date(worker)
         if end is not None and end <= today + NOTICE_PERIOD:
             title = f"the model of worker {worker.name} {'is retired since' if end <= today else 'retires on'} {end}"
             text = f"{worker.model}, in config/pools/{pool.name}.yaml. Replace it there, or remove the worker."
-            notify(workspace, WORKER_RETIRES.make_notice(title, text, occasion=f"worker retires {worker.model} {end}"))
+            occasion = f"worker retires {worker.model} {end}"
+            notify(workspace, WORKER_RETIRES.make_notice(title, text, occasion=occasion, subject=worker.model))
 
 
 def _update_debounce(cursor: str | None, pool: Pool, now: float) -> DebounceState:

@@ -282,10 +282,14 @@ def alerts() -> str:
     """Write every alert with its command."""
     words = (
         "This page is for everyone who receives alerts. It lists every alert that Podium sends, with the command "
-        "that it recommends. Words in capitals stand for values that the alert fills in. "
+        "that it recommends. An alert without a command says what has happened, and nobody has to do anything. "
+        "Words in capitals stand for values that the alert fills in. "
         "[Operate](../operate.md#alerts) explains how alerts are sent."
     )
-    rows = [(each.kind, f"{each.state}.", f"`{each.command_template}`") for each in CATALOGUE.values()]
+    rows = [
+        (each.kind, f"{each.state}.", f"`{each.command_template}`" if each.command else "none")
+        for each in CATALOGUE.values()
+    ]
     return _page("Alerts", words, format_markdown_table(("kind", "what has happened", "command"), rows))
 
 

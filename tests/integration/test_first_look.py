@@ -169,7 +169,7 @@ def test_from_a_key_to_a_table_a_page_and_an_answer(tmp_path: Path, environment:
         printed,
         "recipe config/recipes/first-look-openai.yaml, pool config/pools/openai.yaml",
         "never more than $3.00",
-        "each worker answers: gpt-6.1-sol, gpt-5.6-luna, gpt-6-luna",
+        "Each worker answers: gpt-6.1-sol, gpt-5.6-luna, gpt-6-luna.",
         "worker_responses",
         "alone (gpt-6.1-sol)", "consensus", "best static vote", "kNN router",
         "Equal price",
@@ -240,7 +240,7 @@ def test_each_stop_is_one_line_with_a_remedy_and_nothing_is_spent(
     *_, line, last = printed.splitlines()
     assert stop.says in line and stop.remedy in line
     assert line.startswith(f"{stop.workers}: " if stop.workers else "")
-    assert last == "Only these calls were made. The same command goes on from here."
+    assert last == "No other call was made. The same command continues from here."
     assert "Traceback" not in printed and (not stop.key or stop.key not in printed)
     assert provider.bill.usd < 0.01
 
@@ -295,7 +295,7 @@ def test_a_pool_without_a_price_asks_for_no_agreement_and_names_its_absent_serve
     assert line.startswith("qwen3-8b, gemma3-4b, llama3.2-3b: ")
     assert "nothing listens at" in line and "Start the server" in line
     assert address.partition("://")[2] in line
-    assert last == "Only these calls were made. The same command goes on from here."
+    assert last == "No other call was made. The same command continues from here."
 
 
 @pytest.mark.soak

@@ -74,7 +74,7 @@ def test_a_person_accepts_it_once(workspace: Workspace) -> None:
     empty(workspace.ledger)
     assert command("pools ping quickstart --yes").exit_code == 1
     done = command(f"pools ping quickstart {ACCEPT_OPTION} --yes")
-    assert (done.exit_code, "a new one is begun" in done.output) == (0, True), done.output
+    assert (done.exit_code, "Podium begins a new one" in done.output) == (0, True), done.output
     assert command("pools ping quickstart --yes").exit_code == 0
     assert command("ledger").exit_code == 0
 

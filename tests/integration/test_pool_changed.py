@@ -436,7 +436,7 @@ def test_dry_runs_of_drift_and_studies_say_what_they_cost_and_ask_nothing(
     assert said.startswith("Recipe small calls paid workers for about $0.0") and said.endswith("Nothing was done")
     monkeypatch.undo()
     assert run_study(workspace, "seeds", (), seeds=[1], dry_run=True) == ""
-    assert capsys.readouterr().out == "Recipe quickstart makes no paid call. Nothing was done\n"
+    assert capsys.readouterr().out == "Recipe quickstart makes no call that costs money. Nothing was done\n"
 
 
 def test_a_change_that_nothing_handles_is_one_alert_with_its_command(ticking: Ticking) -> None:

@@ -464,7 +464,7 @@ def test_a_moved_checkout_keeps_its_champion_and_ask_prints_how_the_answer_came(
     printed = capsys.readouterr().out
     for expected in ("model_id = [0, 0]", "algebraist", "Check it.", "42", "tokens, $"):
         assert expected in printed
-    assert f"this checkout lay in {tmp_path / 'old'}" in caplog.text
+    assert f"the workspace was moved here from {tmp_path / 'old'}" in caplog.text
     caplog.clear()
     assert moved.ledger.is_file(), "the moved checkout's own cache and ledger"
     assert not (tmp_path / "old").exists()

@@ -155,8 +155,9 @@ READERS: dict[str, Callable[[Path], object]] = {
 def test_a_number_or_an_address_that_cannot_be_meant_is_refused(root: Path, file: str, text: str, said: str) -> None:
     head = "base: quickstart\nname: mine\n" if file == "recipes/mine" else ""
     (root / "config" / f"{file}.yaml").write_text(head + text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+    with pytest.raises(ConfigError) as caught:
         READERS[f"config/{file}.yaml"](root)
+    assert said in re.sub(r" \(line \d+\)", "", str(caught.value))
     assert "\n" not in str(caught.value)
 
 
@@ -251,7 +252,8 @@ def test_a_recipe_that_is_impossible_is_refused_when_it_is_read(root: Path, text
 @pytest.mark.parametrize("words", [("plan",), ("pools", "show"), ("run",), ("data", "raw")])
 @pytest.mark.usefixtures("root")
 def test_an_argument_that_is_no_name_is_refused(words: tuple[str, ...], name: str) -> None:
-    assert re.search(r".is not the name of a file there\. Files there: .", refusal(*words, name))
+    said = refusal(*words, name)
+    assert re.search(r".is not the name of a file there\. (The (pools|recipes) are: |Did you mean ).", said)
 
 
 @pytest.mark.parametrize("seed", ["-1", "2147483648", "1.5", "9" * 5000])

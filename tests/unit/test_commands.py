@@ -141,7 +141,8 @@ def test_an_unknown_study_is_refused_with_those_that_there_are() -> None:
     listed = [line.partition(" ")[0] for line in tried("study").stdout.splitlines()]
     assert {"one_worker", "seeds", "rounds"} < {*listed}
     unknown = tried("study", "one_wrker")
-    assert unknown.stderr.startswith(f"error: there is no study 'one_wrker'. Studies: {', '.join(listed)}")
+    suggestion = "Did you mean one_worker? `podium study` lists all studies"
+    assert unknown.stderr == f"error: there is no study 'one_wrker'. {suggestion}\n"
     other = tried("study", "ablations", "--recipe", "paper")
     assert "is of recipe 'quickstart', not 'paper'" in other.stderr
     assert (unknown.exit_code, other.exit_code) == (1, 1)
@@ -281,12 +282,12 @@ def test_every_command_that_spends_money_or_moves_an_alias_has_dry_run_and_yes(w
 def test_dry_runs_say_what_is_spent_and_do_nothing(laid_out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(laid_out.rglob("*"))
     done = tried("pools", "ping", "openai", "--dry-run", PODIUM_ROOT=str(laid_out), OPENAI_API_KEY="a-key")
-    said = r"One call to each worker of openai costs \$0\.\d{4} at most\. Nothing was done\n"
+    said = r"One call to each worker of openai costs \$0\.\d+ at most\. Nothing was done\n"
     assert done.exit_code == 0 and re.fullmatch(said, done.stdout)
     confirmation.show_spending(Setup.read(Workspace(laid_out), "first-look"), Range.exactly(2.0))
     about = "calls paid workers for about $2.00, never for more than $3.00 (budget.run_usd). Nothing was done"
     confirmation.show_spending(Setup.read(Workspace(laid_out), "quickstart"))
-    nothing = "Recipe quickstart makes no paid call. Nothing was done"
+    nothing = "Recipe quickstart makes no call that costs money. Nothing was done"
     assert capsys.readouterr().out == f"Recipe first-look {about}\n{nothing}\n"
     assert sorted(laid_out.rglob("*")) == before
 
@@ -325,11 +326,11 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(nowhere: Path) -> None:
 def test_every_mistake_of_the_configuration_is_one_line(tmp_path: Path) -> None:
     assert podium("init", str(tmp_path)) == 0
     right = tried("config", "validate", PODIUM_ROOT=str(tmp_path))
-    assert right.exit_code == 0 and re.fullmatch(r"\d+ files, 0 with a mistake", right.stdout.splitlines()[-1])
+    assert right.exit_code == 0 and re.fullmatch(r"\d+ files checked, 0 with a mistake", right.stdout.splitlines()[-1])
     for name, text in (("promotion", "confidence: high\n"), ("recipes/mine", "bse: quickstart\n"), ("pools/own", "x")):
         (tmp_path / "config" / f"{name}.yaml").write_text(text, encoding="utf-8")
     done = tried("config", "validate", PODIUM_ROOT=str(tmp_path))
     *mistakes, last = done.stdout.splitlines()
-    assert done.exit_code == 1 and last.endswith("files, 3 with a mistake")
+    assert done.exit_code == 1 and last.endswith("files checked, 3 with a mistake")
     for name in ("promotion.yaml", "mine.yaml", "own.yaml"):
         assert sum(line.startswith("error: ") and name in line for line in mistakes) == 1

@@ -128,7 +128,7 @@ def test_everything_is_looked_at_and_each_lack_has_a_remedy(root: Path) -> None:
     every = found(root)
     assert list(every) == ["Python", "git", "disk", "sandbox", "MY_KEY", "GPUs", "vllm", "deepspeed"]
     assert all(each.remedy for each in every.values() if each.state != "ok")
-    assert (every["MY_KEY"].state, every["MY_KEY"].said) == ("optional", "is not set; for mine")
+    assert (every["MY_KEY"].state, every["MY_KEY"].said) == ("optional", "is not set; needed by the pool mine")
     os.environ["MY_KEY"] = "abc"
     assert (found(root)["MY_KEY"].state, found(root)["MY_KEY"].remedy) == ("ok", "")
 
@@ -137,7 +137,7 @@ def test_what_every_recipe_needs_decides_the_exit_status(root: Path, monkeypatch
     monkeypatch.setattr(doctor, "MIN_FREE_GIB", 0.0)
     well = tried("doctor")
     assert well.exit_code == 0
-    assert "optional  MY_KEY     is not set; for mine. Write it into .env" in well.stdout
+    assert "optional  MY_KEY     is not set; needed by the pool mine. Write it into .env" in well.stdout
     monkeypatch.setattr(doctor, "MIN_FREE_GIB", 1e9)
     ill = tried("doctor", "--json")
     told = {each["what"]: each for each in json.loads(ill.stdout)}

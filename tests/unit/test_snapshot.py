@@ -96,7 +96,7 @@ def test_a_deepspeed_file_is_read_when_the_run_is_launched(project: Workspace) -
     snapshot = Snapshot.capture(project.config, "deep", None, "c0ffee")
     assert snapshot.deepspeed is not None and snapshot.deepspeed["zero_optimization"]["stage"] == 2
     file.write_text(yaml.safe_dump(recipe | {"grpo": recipe["grpo"] | {"deepspeed": "zero9.json"}}), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"zero9\.json: does not exist\. Files there: zero2\.json"):
+    with pytest.raises(ConfigError, match=r"zero9\.json: does not exist\. Did you mean zero\d\.json\?"):
         Snapshot.capture(project.config, "deep", None, "c0ffee")
 
 
@@ -321,8 +321,8 @@ def test_a_study_is_made_from_the_snapshot_of_its_run(project: Workspace, podium
 
 
 IMPOSSIBLE: tuple[tuple[str, tuple[str, ...], str | None, str], ...] = (
-    ("size", (), None, r"there is no study 'size'\. Studies: one_worker, .*sizes"),
-    ("sizes", ("narrower",), None, r"studies\.yaml: studies\.sizes\.changes: has no 'narrower'.*wider; wrong"),
+    ("size", (), None, r"there is no study 'size'\. Did you mean sizes\? `podium study` lists all studies"),
+    ("sizes", ("narrower",), None, r"studies\.sizes\.changes: has no 'narrower'\. The changes there are: wider, wrong"),
     ("sizes", (), "adaptive", r"studies\.sizes: is of recipe 'quickstart', not 'adaptive'"),
     ("sizes", (), None, r"studies\.yaml.*policy\.scratch\.hiddenn"),
     ("rounds", (), None, r"recipe 'quickstart' has no recursive section"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ops.core.errors import format_count
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import ExhibitContent, Table, exhibit
 
@@ -18,5 +19,6 @@ def opponents(evidence: Evidence) -> ExhibitContent:
     baselines = evidence.list_systems("baseline")
     rows = [[system.title, system.source or "–", system.difference or "–"] for system in baselines]
     workers = len(evidence.list_systems("worker"))
+    counted = f"{format_count(len(baselines), 'baseline')} and {format_count(workers, 'worker')} alone"
     table = Table("The baselines", ["system", "described in", "what differs here"], rows, is_folded=True)
-    return ExhibitContent([table], f"{len(baselines)} baselines and {workers} workers alone")
+    return ExhibitContent([table], counted)

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from ops.config import Setup, digest
 from ops.config.studies import STUDIES, UNCHANGED, Change, Changes, apply_change
-from ops.core.errors import ConfigError, DataError
+from ops.core.errors import ConfigError, DataError, suggest_name
 from ops.evaluation.arms import MINUS_CONDUCTOR, Arm, format_arm_name
 from ops.evaluation.baseline import BASELINES
 from ops.evaluation.comparison import list_row_sources
@@ -46,7 +46,7 @@ def make_changed_setups(
     """
     file = setup.workspace.config / STUDIES
     if unknown := [each for each in selected_changes if each not in entry.changes]:
-        remedy = f"Changes there: {'; '.join(entry.changes) or 'none'}"
+        remedy = suggest_name(unknown[0], entry.changes, "changes there")
         raise ConfigError(file, f"studies.{name}.changes", f"has no {unknown[0]!r}", remedy)
     usd = (1 + max(1, len(entry.changes))) * setup.recipe.budget.run_usd
 

@@ -215,7 +215,7 @@ class MlflowTracking:
                 {MIX_DATASET: mix} if mix else {}
             )
             tags |= {"folder": f"{self._folder.name}/{CHECKPOINTS}/checkpoint-{step.number}"}
-            name = f"{_stage_name(self._plan)}-step-{step.number:05d}"
+            name = f"{self._plan.stage}-step-{step.number:05d}"
             model = client.create_logged_model(home, name, run, tags, hyperparameters(self._plan.recipe))
             client.finalize_logged_model(model.model_id, "READY")
             client.log_outputs(run, [LoggedModelOutput(model.model_id, step.number)])
@@ -264,16 +264,12 @@ def _find_checkpoints(client: MlflowClient, run: str) -> dict[int, LoggedModel]:
     return {int(each.tags[_STEP_TAG]): each for each in made if _STEP_TAG in each.tags}
 
 
-def _stage_name(plan: RunPlan) -> str:
-    return "adaptive_conductor" if plan.adaptive else "recursive_conductor" if plan.recursive else "conductor"
-
-
 def _purpose(plan: RunPlan) -> Purpose:
-    return "study" if plan.account else "fine-tuning" if plan.from_champion else "training"
+    return "fine-tuning" if plan.from_champion else "study" if plan.account else "training"
 
 
 def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
-    stage, recipe, pool, purpose = _stage_name(plan), plan.recipe, plan.pool, _purpose(plan)
+    stage, recipe, pool, purpose = plan.stage, plan.recipe, plan.pool, _purpose(plan)
     workers = sum(name in pool.names for name in plan.offered)
     about = (
         f"{purpose.capitalize()}, GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` "
@@ -294,6 +290,7 @@ def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
         "seed": str(recipe.seed),
         "pool": pool.name,
         "pool_answers_key": pool.answers_key,
+        **({"fine_tuned_from_version": plan.champion} if plan.champion else {}),
     }
 
 

@@ -71,6 +71,8 @@ class RunPlan(Settings):
     from_champion: bool = False
     """True if the run fine-tunes a champion. The completions of its first step must then be valid workflows, up to the
     share that `guards.max_invalid_first_step` permits to be invalid."""
+    champion: str = ""
+    """The number of the version that the run fine-tunes; empty if it fine-tunes no champion."""
     problems: Path
     """The file of the training mix."""
     few_shots: Path
@@ -81,6 +83,11 @@ class RunPlan(Settings):
     mlflow_uri: str | None = None
     """The URI of the MLflow store that tracks the run's curve. None means that the curve is written to the run's folder
     only."""
+
+    @property
+    def stage(self) -> str:
+        """Return the name of the asset whose training this is."""
+        return "adaptive_conductor" if self.adaptive else "recursive_conductor" if self.recursive else "conductor"
 
     @property
     def setup(self) -> Setup:
@@ -217,13 +224,13 @@ def write_run_plan(
     adaptive: Adaptive | None = None,
     recursive: Recursive | None = None,
     *,
-    from_champion: bool = False,
+    champion: str = "",
 ) -> Path:
     """Write the plan for these inputs and return the run's folder. The same inputs always give the same folder.
 
     `deepspeed` is the content of the recipe's DeepSpeed file. `adaptive` is given for the stage that continues another
-    run's policy on subsets of the workers, `recursive` for the stage in rounds. `from_champion` has the meaning of the
-    plan's field.
+    run's policy on subsets of the workers, `recursive` for the stage in rounds. `champion` is the number of the version
+    that the run fine-tunes, if it fine-tunes one.
 
     An interrupted run continues in its folder. Settings that do not change its result (caps, limits, prices, micro
     batches) take their present values. A finished run is kept and not executed again. If a new folder is begun although
@@ -251,7 +258,8 @@ def write_run_plan(
         base_policy=base_policy,
         adaptive=adaptive,
         recursive=recursive,
-        from_champion=from_champion,
+        from_champion=bool(champion),
+        champion=champion,
         problems=mix,
         few_shots=workspace.texts,
         mlflow_uri=workspace.mlflow_uri,

@@ -198,7 +198,7 @@ def test_the_pool_of_a_recipe_is_replaced_by_an_option(capsys: pytest.CaptureFix
     taken = Snapshot.capture(CONFIG, "first-look@gemini", None, "commit")
     assert (taken.recipe_file, taken.recipe.pool, taken.pool.name) == ("first-look@gemini", "gemini", "gemini")
     assert podium("plan", "first-look", "--pool", "nothing") == 1
-    assert "nothing.yaml: does not exist. Files there: anthropic, deepinfra, frontier" in capsys.readouterr().err
+    assert "nothing.yaml: does not exist. The pools are: anthropic, deepinfra, frontier" in capsys.readouterr().err
 
 
 def test_another_pool_may_not_make_an_embedded_recipe_unsafe() -> None:

@@ -24,6 +24,7 @@ from ops.planning.forecast import (
     assess_outlook,
     compare_with_run,
     describe_basis,
+    describe_last_run,
     describe_outlook,
     find_last_run,
     forecast_run,
@@ -153,10 +154,18 @@ def test_beside_it_stands_the_last_run_of_the_same_settings(tmp_path: Path) -> N
     assert after.training.policy_s == Range.exactly(last.policy_s)
     assert last.policy_s == pytest.approx(10 * 3.0)
     assert after.signal == before.signal
-    table = {name: (value, actual) for name, value, actual in compare_with_run(after, last)}
+    head, rows = compare_with_run(after, last)
+    assert head == ("a training run", "forecast", "last run") and compare_with_run(before, None)[0] == head[:2]
+    table = {name: (value, actual) for name, value, actual in rows}
     assert table["worker calls"] == ("480", "40 (25% of them paid for)")
     assert find_last_run(Setup(workspace, recipe(), pool(concurrency=5))) is None
     assert find_last_run(Setup(workspace, recipe(grpo={"steps": 3}), pool())) is None
+
+    changed, last = make_forecast(Setup(workspace, recipe(grpo={"steps": 3}), pool("abc")))
+    assert changed.training.policy_s is None, "a run with other settings predicts no duration"
+    assert compare_with_run(changed, last)[0][-1] == "last run"
+    differences = "It is not quite comparable, since it had other settings of GRPO and another pool (without c)."
+    assert describe_last_run(last) == f"The last run is r-1. {differences}"
 
 
 def write_run(workspace: Workspace, settings: Recipe, workers: Pool) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.alerts.notify import load_notices
+from ops.alerts.notify import load_notices, load_open_alerts
 from ops.config import Pool, PoolChange, Price, PromotionGate, Retraining, Snapshot, Worker
 from ops.core.response_rows import ResponseRow
 from ops.core.workspace import Workspace
@@ -212,7 +212,7 @@ def standing(*failed: GateCheck) -> GateDecision:
     ("made", "commands"),
     [
         (TrainingDecision(False, "the champion holds", STANDS), []),
-        (TrainingDecision(True, "below the gate", standing(WORSE)), ["podium retrain"]),
+        (TrainingDecision(True, "below the gate", standing(WORSE)), [""]),
         (TrainingDecision(False, "costlier", standing(COSTLIER)), ["podium run quickstart --seed 2"]),
         (TrainingDecision(False, "pays", STANDS, (PAYING,), train_anew=True), ["podium run quickstart --seed 1"]),
         (
@@ -221,7 +221,7 @@ def standing(*failed: GateCheck) -> GateDecision:
         ),
         (
             TrainingDecision(True, "below; pays", standing(WORSE), (PAYING,), train_anew=True),
-            ["podium retrain", "podium run quickstart --seed 1"],
+            ["", "podium run quickstart --seed 1"],
         ),
     ],
     ids=["holds", "below", "costlier", "pays", "costlier and pays", "below and pays"],
@@ -242,6 +242,10 @@ def test_each_state_is_an_alert_once(tmp_path: Path, made: TrainingDecision, com
     other = asked.model_copy(update={"change": PoolChange(version="4", policy="q", before=asked.pool)})
     alert_on_decision(workspace, other, made)
     assert len(load_notices(workspace, 9)) == 2 * len(commands), "another change is another occasion"
+    open_now = [entry.notice for entry in load_open_alerts(workspace)]
+    assert [notice.command for notice in reversed(open_now)] == [name for name in commands if name]
+    alert_on_decision(workspace, asked, TrainingDecision(False, "the champion holds", STANDS))
+    assert not load_open_alerts(workspace), "a champion that holds solves the alerts that it did not"
 
 
 # ── debouncing ───────────────────────────────────────────────────────────────

@@ -19,7 +19,6 @@ from ops.core.workspace import Workspace
 from ops.precaching.precache import build_solo_messages
 from ops.spending.ledger import Bill, Ledger, OutgoingCall
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, open_backend
-from pipelines.commands.output import PIPED_WIDTH
 from tests.builders import make_problem
 from tests.command import podium
 
@@ -73,7 +72,7 @@ def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.Capture
     assert podium("cache", "export", str(tmp_path / "all.parquet")) == 0
     assert podium("cache", "verify") == 0
     out = capsys.readouterr().out
-    held = "1 responses of 1 worker settings, and 1 completions"
+    held = "1 responses of 1 workers, each with its settings; 1 completions of policies"
     for expected in (guesser(workspace).model, held, "What is two and two?", "Answer: 4", "A workflow."):
         assert expected in out
     assert "1 responses in" in out
@@ -82,7 +81,7 @@ def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({}, "it is stored"), ({"sample": 2}, "sample"), ({"worker": "editor"}, "worker.model")],
+    [({}, "is stored"), ({"sample": 2}, "sample"), ({"worker": "editor"}, "worker.model")],
     ids=["stored", "another sample", "another worker"],
 )
 def test_why_miss(workspace: Workspace, capsys: pytest.CaptureFixture[str], change: dict[str, Any], says: str) -> None:
@@ -104,13 +103,13 @@ def test_why_miss_shows_no_text_of_a_confidential_benchmark(
 def test_prune(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     store(workspace, guesser(workspace).model_copy(update={"temperature": 1.5}), SUM)
     assert podium("cache", "prune", "--older-than", "0", "--kind", "verdict", "--dry-run") == 0
-    assert "0 entries would go, 2 are there" in capsys.readouterr().out
+    assert "0 entries would be deleted of 2" in capsys.readouterr().out
     assert podium("cache", "prune", "--keep-pool", "quickstart", "--dry-run") == 0
-    assert "1 entries would go, 2 are there" in capsys.readouterr().out
+    assert "1 entries would be deleted of 2" in capsys.readouterr().out
     assert podium("cache", "prune", "--keep-pool", "quickstart") == 0
-    assert "1 entries deleted, 1 are there" in capsys.readouterr().out
+    assert "1 entries deleted. The store now holds 1" in capsys.readouterr().out
     assert miss() == 0
-    assert "it is stored" in capsys.readouterr().out
+    assert "The response to this call is stored" in capsys.readouterr().out
 
 
 def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,12 +121,12 @@ def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     for expected in ("one-run", "another", "precache", "serving", "guesser", "0.1250", "0.3750", "1,010", "0.250000"):
         assert expected in out
-    assert "of run held-run" in out
+    assert "Running processes have reserved $1.00 for run held-run." in out
     ledger.mark_lost(*ledger.mark_sent(OutgoingCall(held, "precache", "solver", "a key of no entry")))
     assert podium("ledger") == 0
     out = capsys.readouterr().out
-    assert "lost: 1 call of run held-run" in out
-    assert "$1.0000" in out and "1.3750" in out
+    assert "Run held-run: 1 call sent without a response" in out
+    assert "$1.00 for them" in out and "1.3750" in out
     assert podium("ledger", "--run", "another") == 0
     out = capsys.readouterr().out
     assert "serving" in out
@@ -147,7 +146,7 @@ def test_the_ledger_cuts_no_name(
     out = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
     assert "…" not in out
     assert out.count(run) == 2 and worker in out and "123,456,789" in out
-    assert all(len(line.rstrip()) <= (columns or PIPED_WIDTH) for line in out.splitlines())
+    assert all(len(line.rstrip()) <= (columns or 200) for line in out.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -156,8 +155,8 @@ def test_the_ledger_cuts_no_name(
         (["cache", "show", "ffff"], "is not the key of a valid entry"),
         (["cache", "prune"], "--keep-pool or --older-than"),
         (["cache", "prune", "--keep-pool", "nonesuch"], "does not exist"),
-        ([*MISS, "--worker", "x", "--id", "1"], "is no worker of this pool"),
-        ([*MISS, "--worker", "guesser", "--id", "1"], "neither the shortlist nor"),
+        ([*MISS, "--worker", "x", "--id", "1"], "is not a worker of this pool. The workers of the pool are: "),
+        ([*MISS, "--worker", "guesser", "--id", "1"], "is neither among the loaded questions nor"),
     ],
 )
 def test_errors_say_what_to_do(

@@ -278,7 +278,7 @@ def test_a_pool_is_shown_and_two_are_compared(monkeypatch: pytest.MonkeyPatch, c
     lines = capsys.readouterr().out.splitlines()
     changed = "max_tokens: 4096 → 128000, reasoning_effort: 'minimal' → 'high', timeout_s: 300.0 → 1800.0"
     assert f"~ gpt-5: {changed}" in lines
-    assert lines[-4].startswith("asked again: gemini-2.5-pro, claude-sonnet-4, gpt-5")
+    assert "that affects answers changed: gemini-2.5-pro, claude-sonnet-4, gpt-5" in lines[-5]
     assert podium("pools", "diff", "open", "open") == 0
     assert capsys.readouterr().out == "no difference\n"
     assert podium("pools", "show", "nowhere") == 1

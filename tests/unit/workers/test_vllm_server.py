@@ -232,9 +232,9 @@ def test_the_command_is_ended_by_a_signal_and_its_server_with_it(workspace: Work
     environment = os.environ | {"PODIUM_ROOT": str(workspace.root), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
-        assert any("Ctrl-C ends it" in line for line in run.stdout)
+        assert any("Press Ctrl-C to stop" in line for line in run.stdout)
         run.send_signal(number)
-        assert run.stdout.read() == "stopped\n"
+        assert run.stdout.read() == "All servers are stopped.\n"
     assert run.returncode == 0
     assert not is_up(served.worker("small"))
     assert all(gone(engine) for engine in engines(workspace))

@@ -178,7 +178,8 @@ def _draw_pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[An
     workflow."""
     rows = read_curve(folder)
     use = rows[-1]["use"]
-    shares = [(domain, *(use[domain].get(name, 0) for name in plan.offered)) for domain in sorted(use)]
+    workers = [name for name in plan.offered if name in plan.pool.names]
+    shares = [(domain, *(use[domain].get(name, 0) for name in workers)) for domain in sorted(use)]
     prompting = plan.recipe.prompting
     sample = parse_workflow(
         rows[-1]["sample"], offered=len(plan.offered), max_steps=prompting.max_steps, access=prompting.access
@@ -190,7 +191,7 @@ def _draw_pictures(folder: Path, plan: RunPlan) -> dict[str, dg.MetadataValue[An
     shown = {
         "reward_curve": metadata.embed_png("mean reward by step", render_png(curve)),
         "strategies": metadata.embed_png("strategies by step", render_png(chart_strategies(rows))),
-        "worker_use": metadata.make_table(("domain", *plan.offered), shares),
+        "worker_use": metadata.make_table(("domain", *workers), shares),
     }
     if sample.workflow is not None:
         shown["a_workflow"] = dg.MetadataValue.md(render_workflow(sample.workflow, "markdown", names))

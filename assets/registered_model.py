@@ -1,5 +1,7 @@
 """`registered_model`: the Conductor as a version in MLflow, with its lineage."""
 
+import math
+
 import dagster as dg
 
 from assets.leaderboard import leaderboard
@@ -9,7 +11,8 @@ from ops import versioning
 from ops.core.errors import PodiumError
 from ops.evaluation.comparison import read_comparison
 from ops.release import registry
-from ops.release.lineage import FINE_TUNED_FROM, Lineage, format_keys
+from ops.release.lineage import COST_TAGS, FINE_TUNED_FROM, Lineage, format_keys
+from ops.spending.ledger import open_ledger
 from ops.training.run.tracking import find_tracked_checkpoint, find_tracked_run
 from ops.training.run.training_run import RunResult
 
@@ -27,6 +30,7 @@ def registered_model(podium: RunResource) -> dg.MaterializeResult:
     if len(trained) < len(results):
         raise PodiumError(f"{policy}: holds no finished training. Materialize {', '.join(runs)} first")
     comparison = read_comparison(setup, policy)
+    paid = {purpose: spent.usd for purpose, spent in open_ledger(workspace.ledger).by_purpose(setup.run).items()}
     lineage = Lineage(
         git_commit=podium.get_snapshot().git_commit,
         dvc_revision=versioning.compute_revision(workspace),
@@ -34,7 +38,10 @@ def registered_model(podium: RunResource) -> dg.MaterializeResult:
         pool_answers_key=pool.answers_key,
         pool_prices_key=pool.prices_key,
         recipe=recipe.name,
-        training_cost_usd=round(sum(result.cost_usd for result in trained), 6),
+        ledger_run=setup.run,
+        paid_usd=round(math.fsum(paid.values()), 6),
+        training_paid_usd=round(paid.get("training", 0.0), 6),
+        rollouts_usd=round(math.fsum(result.rollouts_usd for result in trained), 6),
         evaluation=comparison.scores_key,
         questions=format_keys(comparison.questions),
         graders=format_keys(comparison.graders),
@@ -51,5 +58,10 @@ def registered_model(podium: RunResource) -> dg.MaterializeResult:
     )  # fmt: skip
     return dg.MaterializeResult(
         data_version=dg.DataVersion(version.version),
-        metadata={"version": version.version, "aliases": ", ".join(version.aliases), "tags": dict(version.tags)},
+        metadata={
+            "version": version.version,
+            "aliases": ", ".join(version.aliases),
+            **{name: float(version.tags[name]) for name in COST_TAGS if name in version.tags},
+            "tags": dict(version.tags),
+        },
     )

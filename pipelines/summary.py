@@ -95,7 +95,10 @@ def _print_equal_price(console: Console, board: Leaderboard) -> None:
     others = [name for name in board.systems if name != CONDUCTOR_NAME and not name.startswith(no_system)]
     if within := [name for name in others if board.mean_cost(name, over).usd <= price]:
         best = max(within, key=lambda name: board.mean_accuracy(name, over).mean)
-        ours, theirs = (format_accuracy(board.mean_accuracy(name, over)) for name in (CONDUCTOR_NAME, best))
+        ours, theirs = (
+            f"{format_accuracy(board.mean_accuracy(name, over))}{board.mean_cost(name, over).invalid_note}"
+            for name in (CONDUCTOR_NAME, best)
+        )
         said = f"Of the other systems that cost no more than the Conductor ({ours}), {best} is the best ({theirs})."
         _print_line(console, "Equal price", said)
     else:
@@ -128,7 +131,7 @@ def _print_training(console: Console, podium: RunResource) -> None:
             console,
             STAGE_TITLES[asset],
             f"mean reward {trained.reward_before:.3f} before, {trained.reward_after:.3f} after {trained.steps} steps "
-            f"({trained.rollouts:,} rollouts; their responses cost {format_usd(trained.cost_usd)})",
+            f"({trained.rollouts:,} rollouts, {format_usd(trained.rollouts_usd)} without the cache)",
         )
         if trained.stopped:
             _print_line(console, "", trained.stopped, "yellow")

@@ -57,7 +57,7 @@ def version(workspace: Workspace, right: int = 6, card: str | None = "{}", **tag
 
     import mlflow
 
-    lineage = Lineage("c0ffee", "d41d8c", POLICY, POOL, "prices", "test", 1.25)
+    lineage = Lineage("c0ffee", "d41d8c", POLICY, POOL, "prices", "test", rollouts_usd=1.25)
     facts = lineage.as_tags() | tags
     with connect(workspace) as client, TemporaryDirectory() as scratch:
         home = get_or_create_experiment(client, workspace)

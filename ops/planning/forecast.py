@@ -288,7 +288,7 @@ def _measure_run(folder: Path) -> RunMeasurements:
         steps_per_workflow=fmean(row["steps"] for row in curve),
         calls=made,
         paid_share=result.live_calls / made if made else 0.0,
-        usd=result.cost_usd,
+        usd=result.rollouts_usd,
         paid_usd=result.spent_usd,
         worker_s=sum(row["seconds/workers"] for row in curve),
         policy_s=sum(row["seconds"] - row["seconds/workers"] for row in curve),

@@ -94,6 +94,8 @@ class Dossier:
     confidence: float
     """The two-sided confidence of the intervals in this interim analysis, in [0, 1]."""
     opponents: tuple[Opponent, ...]
+    cost: str = ""
+    """What the version cost, in words (`lineage.describe_cost`). It is empty in a dossier that did not store it."""
     pool_change: str = ""
     """What the change of the pool cost, in one sentence: the challenger beside the champion on the pool before the
     change. It is empty if the pool has not changed since the champion was registered."""

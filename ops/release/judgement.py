@@ -20,6 +20,7 @@ from ops.release.lineage import (
     ReleaseRefusedError,
     check_lineage,
     check_tags,
+    describe_cost,
     find_changed_graders,
     read_question_keys,
 )
@@ -38,7 +39,11 @@ _LABEL_OF_TAG = {
     "git_commit": "code (git)",
     "recipe": "recipe",
     "seed": "seed",
-    "training_cost_usd": "training, USD",
+    "ledger_run": "run in the ledger",
+    "paid_usd": "paid, USD",
+    "training_paid_usd": "paid for the training, USD",
+    "rollouts_usd": "rollouts without the cache, USD",
+    "training_cost_usd": "rollouts without the cache, USD",  # the name in versions of an earlier checkout
     FINE_TUNED_FROM: "fine-tuned from version",
 }
 """Tags that identify a version, with their labels on a page."""
@@ -103,6 +108,7 @@ def apply_gate(
         },
         gate=gate.model_dump(mode="json"),
         confidence=confidence,
+        cost=describe_cost(challenger.tags),
         opponents=(*opponents, *((before,) if before else ())),
         pool_change=_describe_pool_change(challenger, champion, before) if champion and before else "",
     )

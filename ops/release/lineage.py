@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from ops.core.errors import PodiumError
+from ops.spending.bookings import format_usd
 
 
 class ReleaseRefusedError(PodiumError):
@@ -28,8 +29,14 @@ class Lineage:
     pool_prices_key: str
     """The key of the pool's prices."""
     recipe: str
-    training_cost_usd: float
-    """What the training cost in USD."""
+    ledger_run: str = ""
+    """The run under which the ledger has booked everything that was paid for the version (`podium ledger --run`)."""
+    paid_usd: float = 0.0
+    """USD that the ledger had booked for this run when the version was registered: all stages together."""
+    training_paid_usd: float = 0.0
+    """The part of it that was paid for the training, which is cold start and GRPO."""
+    rollouts_usd: float = 0.0
+    """USD that the workers' responses to the rollouts of its training would have cost without the cache."""
     evaluation: str = ""
     """The key of everything that the scores depend on: policy, pool, questions and settings (`Comparison.origin`)."""
     questions: str = ""
@@ -42,12 +49,25 @@ class Lineage:
         return {name: str(value) for name, value in vars(self).items() if str(value)}
 
 
+COST_TAGS = ("paid_usd", "training_paid_usd", "rollouts_usd")
+"""The tags with what a version cost, in USD. Their names and values are the same on every page."""
 FINE_TUNED_FROM = "fine_tuned_from_version"
 """Tag of a version that a retraining made: the number of the version whose policy it continues."""
-OPTIONAL_TAGS = frozenset({"evaluation", "questions", "graders"})
+OPTIONAL_TAGS = frozenset({"evaluation", "questions", "graders", "ledger_run", *COST_TAGS})
 """Tags that versions of other checkouts may lack."""
 REQUIRED_TAGS = tuple(field.name for field in fields(Lineage) if field.name not in OPTIONAL_TAGS)
 """Tags that every version must have before it is released."""
+
+
+def describe_cost(tags: Mapping[str, str]) -> str:
+    """Return what a version cost, in one sentence; empty for a version of an earlier checkout, which has other tags."""
+    if not tags.get("paid_usd"):
+        return ""
+    paid, training, rollouts = (float(tags[name]) for name in COST_TAGS)
+    return (
+        f"{format_usd(paid)} paid for all stages, of which {format_usd(training)} for the training. Without the cache, "
+        f"the rollouts of the training would have cost {format_usd(rollouts)}."
+    )
 
 
 def check_lineage(version: str, tags: Mapping[str, str]) -> None:

@@ -9,8 +9,8 @@ from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchma
 from ops.conductor.policy import PolicyCard
 from ops.config import Pool, PromptedPolicy, Recipe
 from ops.core.documents import format_markdown_table
-from ops.release.lineage import Lineage
-from ops.release.version_facts import ACCURACY, COST, POOL, insert_facts
+from ops.release.lineage import Lineage, describe_cost
+from ops.release.version_facts import ACCURACY, COST, PAID, POOL, insert_facts
 from ops.results.leaderboard import format_interval
 from ops.results.statistics import average_estimates
 from ops.results.summary import Summary, mean_usd, summarize
@@ -109,10 +109,11 @@ class Release:
 
     def _list_facts(self) -> dict[str, str]:
         workers = f"`{self.pool.name}`, {len(self.pool.names)} workers: {', '.join(self.pool.names)}"
+        made = {PAID: describe_cost(self.lineage.as_tags())}
         if not (accuracy := self._describe_accuracy()):
-            return {POOL: workers}
+            return {POOL: workers} | made
         cost = f"${mean_usd(self.rows):.5f} a question for the calls of its workers"
-        return {ACCURACY: f"{accuracy}; 95 % intervals", COST: cost, POOL: workers}
+        return {ACCURACY: f"{accuracy}; 95 % intervals", COST: cost, POOL: workers} | made
 
     def write_model_card(self, scope: TrainingScope | None) -> str:
         """Return the model card in Markdown. `scope` decides whether a question lies outside of the training; None if

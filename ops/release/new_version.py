@@ -21,7 +21,7 @@ from ops.core.installation import resources_folder
 from ops.core.mlflow_runs import PURPOSE_TAG, name_run
 from ops.core.workspace import Workspace
 from ops.release.artifacts import FILES_TAG, hash_files
-from ops.release.lineage import Lineage, read_question_keys
+from ops.release.lineage import COST_TAGS, Lineage, read_question_keys
 from ops.release.mlflow_store import MODEL_NAME, RUN_SOURCE, get_or_create_experiment
 from ops.release.model_card import CARD_FILE, MODEL_DESCRIPTION, Release
 from ops.release.requirements import list_requirements
@@ -68,6 +68,7 @@ def log_version(
             "code/ops": files["ops"], "code/data": files["data"],
         })  # fmt: skip
         mlflow.log_params(parameters)
+        mlflow.log_metrics({name: getattr(release.lineage, name) for name in COST_TAGS})
         logged = mlflow.pyfunc.log_model(
             name=MODEL_NAME,
             python_model=str(files["agent"]),
@@ -155,6 +156,8 @@ def _describe(client: MlflowClient, release: Release, made: ModelVersion) -> Non
         client.set_tag(str(made.run_id), f"training_run.{stage}", run)
         client.set_tag(run, "release_run", str(made.run_id))
         client.set_tag(run, "model_version", str(made.version))
+        for name in COST_TAGS:
+            client.set_tag(run, name, str(getattr(release.lineage, name)))
     if release.checkpoint is not None:
         client.set_logged_model_tags(release.checkpoint, {"model_version": str(made.version)})
 

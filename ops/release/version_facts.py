@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from ops.release.dossier import Dossier, Opponent
 
-GAIN, ACCURACY, COST, POOL, DECISION, REPORT = "Gain", "Accuracy", "Cost", "Pool", "Decision", "Report"
+GAIN, ACCURACY, COST, PAID, POOL, DECISION, REPORT = "Gain", "Accuracy", "Cost", "Paid", "Pool", "Decision", "Report"
 """The names of the facts, in the order of the list."""
-_ORDER = (GAIN, ACCURACY, COST, POOL, DECISION, REPORT)
+_ORDER = (GAIN, ACCURACY, COST, PAID, POOL, DECISION, REPORT)
 _FACT = re.compile(r"^- \*\*(\w+):\*\* (.*)$", re.MULTILINE)
 
 

@@ -81,7 +81,7 @@ def _sum_training_cost(runs: Mapping[str, Path]) -> TrainingCost | None:
         sum(each.steps for each in finished),
         sum(each.rollouts for each in finished),
         sum(each.seconds for each in finished),
-        sum(each.cost_usd for each in finished),
+        sum(each.rollouts_usd for each in finished),
     )
 
 

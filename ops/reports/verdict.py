@@ -11,7 +11,6 @@ from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
 from ops.release.promotion import NO_CHAMPION, GateDecision
 from ops.reports.exhibit import Table, format_number
 from ops.reports.page import render_template
-from ops.spending.bookings import format_usd
 
 
 class VersionStatus(NamedTuple):
@@ -128,12 +127,11 @@ def _gate_table(settings: Mapping[str, object]) -> Table:
 
 
 def _list_facts(dossier: Dossier, decision: GateDecision) -> dict[str, str]:
-    cost = dossier.facts.get("training, USD")
     return {
         "judged": f"{dossier.at} UTC",
         "against": f"version {decision.against}" if decision.against not in (None, NO_CHAMPION) else "no champion",
         "interim analysis": f"{decision.analysis} against that champion; intervals at {100 * dossier.confidence:.6g} %",
-        **({"training": format_usd(float(cost))} if cost else {}),
+        **({"cost": dossier.cost} if dossier.cost else {}),
         **({"change of the pool": dossier.pool_change} if dossier.pool_change else {}),
     }
 

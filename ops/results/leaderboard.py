@@ -86,9 +86,9 @@ def build_systems_table(board: Leaderboard) -> Table:
     for head in ("in-domain, %", "OOD, %", "USD a question"):
         table.add_column(head, justify="right", no_wrap=True)
     for system in board.systems:
-        price = board.mean_cost(system, training_benchmarks()).usd
+        cost = board.mean_cost(system, training_benchmarks())
         cells = (*(format_accuracy(board.mean_accuracy(system, of())) for of in (training_benchmarks, ood_benchmarks)),
-                 "–" if math.isnan(price) else f"{price:.6f}")  # fmt: skip
+                 "–" if math.isnan(cost.usd) else f"{cost.invalid_note[2:]} {cost.usd:.6f}".lstrip())  # fmt: skip
         table.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
     return table
 
@@ -126,7 +126,7 @@ class _Cell(NamedTuple):
 
     @property
     def spent(self) -> str:
-        return f"{_round_number(self.cost.tokens)} {format_usd(self.cost.usd)}"
+        return f"{_round_number(self.cost.tokens)} {format_usd(self.cost.usd)}{self.cost.invalid_note}"
 
     @property
     def p95(self) -> str:

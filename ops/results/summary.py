@@ -226,11 +226,19 @@ class AnswerCost(NamedTuple):
     """The mean latency of the critical path, in seconds."""
     latency_p95_s: float = _NAN
     """The 95th percentile of the latency; for several benchmarks, the mean of their percentiles."""
+    invalid: float = _NAN
+    """The share (0-1) of answers whose workflow is invalid. Each counts as $0 and 0 seconds in the means above."""
+
+    @property
+    def invalid_note(self) -> str:
+        """Return ", 40% invalid", to stand beside a mean of cost that invalid workflows lower; empty below 1 %."""
+        return f", {self.invalid:.0%} invalid" if self.invalid >= 0.01 else ""
 
     @classmethod
     def from_summary(cls, summary: Summary) -> Self:
         """Return the cost of an answer on one benchmark."""
-        return cls(summary.tokens, summary.cost_usd, summary.calls, summary.latency_s, summary.latency_p95_s)
+        latency, p95 = summary.latency_s, summary.latency_p95_s
+        return cls(summary.tokens, summary.cost_usd, summary.calls, latency, p95, 1 - summary.format_compliance)
 
     @classmethod
     def mean(cls, costs: Sequence[Self]) -> Self:

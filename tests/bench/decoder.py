@@ -77,7 +77,7 @@ def _asking(root: Path, policy: Path) -> Row:
     subprocess.run([*PODIUM, "init", str(root)], env=environment, check=True, capture_output=True, timeout=300)
     workspace = Workspace(root)
     pool = load_pool(workspace.config, "quickstart")
-    lineage = Lineage("", "", "random", pool.answers_key, "", "quickstart", 0.0)
+    lineage = Lineage("", "", "random", pool.answers_key, "", "quickstart")
     version = registry.register_version(workspace, policy, pool, scored(6), lineage).version
     with mlflow_store.connect(workspace) as client:
         client.set_registered_model_alias(mlflow_store.MODEL_NAME, mlflow_store.CHAMPION, version)

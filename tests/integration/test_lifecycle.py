@@ -33,6 +33,7 @@ from ops.planning.machine import detect_machine
 from ops.planning.recipe_plan import make_plan
 from ops.release import registry
 from ops.release.champion import open_registered_versions
+from ops.release.lineage import describe_cost
 from ops.serving.worker_strengths import WorkerStrengths
 from ops.spending.ledger import Ledger
 from ops.store import ResponseCache
@@ -270,6 +271,31 @@ def test_the_plan_is_within_a_quarter_of_the_ledger(pipeline: Finished) -> None:
     expected, most = pipeline.planned_usd
     assert pipeline.spent_usd == pytest.approx(expected, rel=0.25)
     assert pipeline.spent_usd <= most
+
+
+def test_what_a_version_cost_is_the_same_in_ledger_asset_and_registry(
+    pipeline: Finished, instance: dg.DagsterInstance
+) -> None:
+    version, ledger = registry.get_version(pipeline.workspace, "1"), Ledger(pipeline.workspace.ledger)
+    result = RunResult.read(next(pipeline.workspace.runs.iterdir()))
+    assert result is not None
+    run = version.tags["ledger_run"]
+    figures = {
+        "paid_usd": ledger.by_run()[run].usd,
+        "training_paid_usd": ledger.by_purpose(run)["training"].usd,
+        "rollouts_usd": result.rollouts_usd,
+    }
+    assert 0 < figures["training_paid_usd"] < figures["paid_usd"]
+    asset, trained = metadata(instance, "registered_model"), metadata(instance, "conductor")
+    assert float(str(trained["rollouts_usd"])) == pytest.approx(result.rollouts_usd, rel=1e-3)
+    for name, usd in figures.items():
+        shown = [version.tags[name], version.metrics[name], asset[name]]
+        assert [float(str(each)) for each in shown] == pytest.approx([usd] * 3, abs=1e-6), name
+    page = (pipeline.workspace.reports / "verdict-version-1.html").read_text(encoding="utf-8")
+    assert describe_cost(version.tags) in page
+    with open_registered_versions(pipeline.workspace) as source:
+        description = source._client.get_model_version("conductor", "1").description
+    assert describe_cost(version.tags) in description and "(9 workers)" in description
 
 
 def test_finished_work_costs_nothing_more(pipeline: Finished) -> None:

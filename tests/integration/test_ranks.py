@@ -149,7 +149,7 @@ def test_the_result_counts_the_calls_and_the_money_of_both_ranks(ranks: Ranks) -
     assert result.live_calls + result.cached_calls == sum(row["calls"] for row in redone)
     assert result.live_calls == ranks.ledger_calls
     assert result.spent_usd == pytest.approx(ranks.ledger_usd)
-    assert result.cost_usd == pytest.approx(sum(row["cost_usd"] for row in curve(ranks.folder)))
+    assert result.rollouts_usd == pytest.approx(sum(row["cost_usd"] for row in curve(ranks.folder)))
 
 
 def test_one_process_at_the_same_global_batch_counts_as_many(ranks: Ranks, tmp_path: Path) -> None:

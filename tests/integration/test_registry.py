@@ -100,7 +100,7 @@ def register(
     checkpoint: str | None = None,
 ) -> mlflow_store.RegisteredVersion:  # fmt: skip
     keys = (pool.answers_key, pool.prices_key)
-    lineage = Lineage("c0ffee", "d41d8c", "test-1", *keys, "test", 1.25, questions="mmlu=m1")
+    lineage = Lineage("c0ffee", "d41d8c", "test-1", *keys, "test", rollouts_usd=1.25, questions="mmlu=m1")
     return registry.register_version(
         workspace, policy, pool, rows(right), lineage, tags={"seed": "1"},
         recipe=load_recipe(ROOT / "config", "quickstart"), training_runs=training_runs, checkpoint=checkpoint,
@@ -134,7 +134,7 @@ def test_two_versions_from_registration_to_promotion(workspace: Workspace, polic
     assert registry.find_champion(workspace) is None
     assert first.tags.items() >= {
         "git_commit": "c0ffee", "dvc_revision": "d41d8c", "policy": "test-1", "pool_answers_key": pool.answers_key,
-        "pool_prices_key": pool.prices_key, "recipe": "test", "training_cost_usd": "1.25",
+        "pool_prices_key": pool.prices_key, "recipe": "test", "rollouts_usd": "1.25",
     }.items()  # fmt: skip
     assert first.metrics["mmlu/accuracy"] == first.metrics["unseen/accuracy"] == 0.6
     assert first.metrics["mmlu/standard_error"] == pytest.approx(0.1633, abs=1e-4)
@@ -250,7 +250,7 @@ def test_a_damaged_policy_is_restored_from_a_sound_version_alone(
     own = Path(shutil.copytree(policy, run / "policy", ignore=shutil.ignore_patterns("*.bin")))
     write_digest(own)
     RunResult(
-        steps=1, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=0, cached_calls=0, cost_usd=0,
+        steps=1, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=0, cached_calls=0, rollouts_usd=0,
         seconds=1,
     ).write(run)  # fmt: skip
     version = register(workspace, own, pool, 6)

@@ -185,7 +185,7 @@ def test_registering_asks_no_worker_and_says_what_the_policy_is(done: Finished) 
     assert len([text for text in done.endpoint.written if "What is 6 * 7?" in text]) == 0
     version = registry.find_champion(done.workspace)
     assert version is not None
-    assert version.tags["recipe"] == "untrained" and float(version.tags["training_cost_usd"]) == 0
+    assert version.tags["recipe"] == "untrained" and float(version.tags["rollouts_usd"]) == 0
     assert version.tags["policy"].startswith("untrained-")
     with mlflow_store.connect(done.workspace) as client:
         described = client.get_model_version(mlflow_store.MODEL_NAME, version.version).description

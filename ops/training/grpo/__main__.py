@@ -56,7 +56,7 @@ def print_result(result: RunResult, folder: Path) -> None:
     """Print a run's result in one line, and a second line if the run ended early."""
     print(
         f"reward {result.reward_before:.3f} → {result.reward_after:.3f} over {result.steps} steps,"
-        f" {result.cost_usd:.4f} USD; policy in {folder / 'policy'}"
+        f" {result.rollouts_usd:.4f} USD without the cache; policy in {folder / 'policy'}"
     )
     if result.stopped:
         print(result.stopped)

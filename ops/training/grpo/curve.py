@@ -151,6 +151,6 @@ class TrainingCurve(TrainerCallback):  # type: ignore[misc]
             cached_calls=sum(count.cached for count in counts),
             replayed_calls=sum(count.replayed for count in counts),
             spent_usd=sum(count.usd for count in counts),
-            cost_usd=sum(row["cost_usd"] for row in self.rows),
+            rollouts_usd=sum(row["cost_usd"] for row in self.rows),
             seconds=sum(row["seconds"] for row in self.rows),
         )

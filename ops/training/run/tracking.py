@@ -270,9 +270,10 @@ def _purpose(plan: RunPlan) -> Purpose:
 
 def _run_tags(plan: RunPlan, folder: Path) -> dict[str, str]:
     stage, recipe, pool, purpose = plan.stage, plan.recipe, plan.pool, _purpose(plan)
+    workers = sum(name in pool.names for name in plan.offered)
     about = (
         f"{purpose.capitalize()}, GRPO of `{stage}`: recipe `{recipe.name}`, seed {recipe.seed}, pool `{pool.name}` "
-        f"({len(plan.offered)} workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "
+        f"({workers} workers), {recipe.grpo.steps} steps from `{plan.base_policy.name}`. The charts that "
         f"matter most are in `{_MAIN}`; `share` has outcomes, `use` workers by domain, `trl` what TRL itself logs."
     )
     return {

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from ops.benchmarks.graded import graders_key_of_file
 from ops.benchmarks.problem_files import hash_problems
@@ -137,14 +137,22 @@ class RunResult(Settings):
     replayed_calls: int = 0
     """The number of worker calls that a rehearsal answered from stored responses during the last attempt."""
     spent_usd: float = 0.0
-    """USD spent during the last attempt."""
-    cost_usd: float
-    """USD that the rollouts' worker responses cost when they were first given, whether this run or an earlier one paid
-    them."""
+    """USD that was paid during the last attempt."""
+    rollouts_usd: float
+    """USD that the workers' responses to the rollouts would have cost without the cache. Each response counts at its
+    full price, whether this run paid for it or found it stored."""
     seconds: float
     """Wall time of all attempts together, in seconds."""
     stopped: str = ""
     """The reason why the run ended before its last step. It is empty if the last step was reached."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_earlier_name(cls, values: Any) -> Any:
+        """Accept `cost_usd`, the name of `rollouts_usd` in results that an earlier version of Podium wrote."""
+        if isinstance(values, dict) and "cost_usd" in values and "rollouts_usd" not in values:
+            values = {("rollouts_usd" if name == "cost_usd" else name): value for name, value in values.items()}
+        return values
 
     @classmethod
     def read(cls, folder: Path) -> RunResult | None:

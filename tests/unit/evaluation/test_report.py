@@ -70,6 +70,18 @@ def test_the_first_screen_has_a_row_for_each_system_and_fits_80_columns(board: r
     assert lines[1].split() == ["cold", "start", "50.0", "±", "16.7", "–", "0.000400"]
 
 
+def test_the_share_of_invalid_workflows_stands_beside_the_cost_that_they_lower() -> None:
+    failed = rows("mmlu", 0, 4, format_ok=False, cost_usd=0.0, tokens=0, workers=())
+    failing = [*rows("mmlu", 4, 6), *(replace(row, problem_id=f"invalid {row.problem_id}") for row in failed)]
+    board = report.build_leaderboard(failing, {"best worker (b)": summarize(rows("mmlu", 4, 10))})
+    out = StringIO()
+    Console(file=out, width=80).print(report.build_systems_table(board))
+    conductor, best = out.getvalue().splitlines()[1:]
+    assert conductor.split()[-3:] == ["40%", "invalid", "0.000240"] and best.split()[-2:] == ["–", "0.000400"]
+    [row] = [row for row in report.build_tables(board)["tokens_and_usd_a_question"].rows if row[0] == "mmlu"]
+    assert row[1:] == ["72 $0.00024, 40% invalid", "120 $0.00040"]
+
+
 def test_benchmarks_come_in_the_recipes_order(board: report.Leaderboard) -> None:
     assert board.benchmarks == ["math500", "mmlu", "gpqa_diamond"]
 

@@ -33,8 +33,8 @@ def row(unscorable: bool) -> OutcomeRow:
 
 def result(steps: int) -> RunResult:
     return RunResult(
-        steps=steps, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=3, cached_calls=0, cost_usd=0,
-        seconds=1,
+        steps=steps, reward_before=0, reward_after=0, window=1, rollouts=1, live_calls=3, cached_calls=0,
+        rollouts_usd=0, seconds=1,
     )  # fmt: skip
 
 

@@ -183,7 +183,7 @@ def write_run(workspace: Workspace, settings: Recipe, workers: Pool) -> None:
     (folder / CURVE_FILE).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     result = RunResult(
         steps=10, reward_before=0.5, reward_after=0.7, window=5, rollouts=160, live_calls=10, cached_calls=30,
-        cost_usd=1.5, seconds=50.0,
+        rollouts_usd=1.5, seconds=50.0,
     )  # fmt: skip
     (folder / RESULT_FILE).write_text(result.model_dump_json(), encoding="utf-8")
 

@@ -139,7 +139,7 @@ def workspace(tmp_path: Path) -> Workspace:
 def released(pool: Pool = POOL, **card: Any) -> Release:
     recipe = load_recipe(Workspace.find().config, "quickstart")
     policy: PolicyCard = card_of(pool).model_copy(update=card)
-    return Release(policy, pool, (), Lineage("c0ffee", "d41d8c", "p", "a", "b", "quickstart", 1.0), recipe)
+    return Release(policy, pool, (), Lineage("c0ffee", "d41d8c", "p", "a", "b", "quickstart"), recipe)
 
 
 def test_a_version_made_from_scratch_carries_what_it_was_trained_on(workspace: Workspace) -> None:

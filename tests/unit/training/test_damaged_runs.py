@@ -24,7 +24,7 @@ from ops.training.run.training_run import CURVE_FILE, RESULT_FILE, RunResult, re
 from tests.builders import scratch_policy
 
 RESULTS = RunResult(
-    steps=4, reward_before=0.1, reward_after=0.2, window=2, rollouts=8, live_calls=1, cached_calls=2, cost_usd=0.5,
+    steps=4, reward_before=0.1, reward_after=0.2, window=2, rollouts=8, live_calls=1, cached_calls=2, rollouts_usd=0.5,
     seconds=3.0,
 )  # fmt: skip
 

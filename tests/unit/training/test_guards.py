@@ -177,7 +177,7 @@ def test_a_materialized_conductor_comes_with_its_warnings(project: Workspace) ->
     write_text(folder / CURVE_FILE, "".join(json.dumps(row) + "\n" for row in rows))
     result = RunResult(
         steps=STEPS, reward_before=0.5, reward_after=0.5, window=5, rollouts=4000, live_calls=0, cached_calls=0,
-        cost_usd=0.0, seconds=1.0,
+        rollouts_usd=0.0, seconds=1.0,
     )  # fmt: skip
     result.write(folder)
     card.write(folder / "policy")

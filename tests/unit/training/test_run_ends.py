@@ -98,7 +98,7 @@ def test_steps_after_the_checkpoint_leave_the_curve(tmp_path: Path) -> None:
     curve.start(checkpoint)
     assert [json.loads(line) for line in (tmp_path / CURVE_FILE).read_text(encoding="utf-8").splitlines()] == rows[:5]
     result = curve.build_result([CallCounts(live=3, cached=4), CallCounts(live=1, usd=0.25)])
-    assert (result.steps, result.rollouts, result.seconds, result.cost_usd) == (5, 80, 10.0, 2.5)
+    assert (result.steps, result.rollouts, result.seconds, result.rollouts_usd) == (5, 80, 10.0, 2.5)
     assert (result.live_calls, result.cached_calls, result.spent_usd) == (4, 4, 0.25)
     assert result.reward_before == result.reward_after == 0.3
 

@@ -40,9 +40,10 @@ def test_one_line_a_worker_with_latency_cost_and_what_came_back(
 ) -> None:
     write_pool(root, server, {"name": "first"}, {"name": "second", "temperature": 0.5})
     assert podium("pools", "ping", "mine", "--yes") == 0
-    first, second = capsys.readouterr().out.splitlines()
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == ["worker", "seconds", "cost", "response"]
     assert first.startswith("first ") and second.startswith("second ")
-    assert " s  $" in first and "'Answer: " in first
+    assert " $0.0" in first and "'Answer: " in first
     spent = Ledger(Workspace(root).ledger).total_usd("ping-mine")
     assert podium("pools", "ping", "mine", "--yes", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -68,8 +69,8 @@ def test_a_worker_that_does_not_answer_is_one_line_with_the_remedy(
     write_pool(root, server)
     server.order(plan=[step] * 3)
     assert podium("pools", "ping", "mine", "--yes") == 1
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith("remote  FAILED") and said in line and remedy in line
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("remote ") and "FAILED" in line and said in line and remedy in line
     assert server.order()["planned"] == 2, "one attempt"
 
 
@@ -79,7 +80,7 @@ def test_a_server_that_does_not_run_is_named(
 ) -> None:
     write_pool(root, server, {"model": model, "api_base": "http://127.0.0.1:9", "price": {"input": 0, "output": 0}})
     assert podium("pools", "ping", "mine") == 1
-    [line] = capsys.readouterr().out.splitlines()
+    _, line = capsys.readouterr().out.splitlines()
     assert "no response after 1 attempt" in line
     assert "nothing listens at 127.0.0.1:9" in line
     assert line.endswith("Start the server, or correct api_base")
@@ -93,7 +94,7 @@ def test_a_missing_key_and_a_setting_that_is_dropped_are_told_without_a_call(
     pool = write_pool(root, server, {"name": "a", "api_key_env": "MY_KEY"}, {"name": "b", **dropped})
     assert max_ping_usd(pool, "mine.yaml") == 0
     assert podium("pools", "ping", "mine") == 1
-    first, second = capsys.readouterr().out.splitlines()
+    _, first, second = capsys.readouterr().out.splitlines()
     assert "MY_KEY is not set" in first and "Set it to your" in first
     assert "workers.b." in second
     assert sum(server.served().values()) == 0

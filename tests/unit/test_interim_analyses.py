@@ -164,10 +164,10 @@ def test_analyses_are_counted_from_one(analysis: int) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("planned_analyses: 0", "planned_analyses: should be greater than or equal to 1"),
-        ("planned_analyses: nightly", "planned_analyses: should be a valid integer"),
-        ("confidence: 95", "confidence: should be less than 1"),
-        ("bootstrap_samples: 100", "bootstrap_samples: is not a known key"),
+        ("planned_analyses: 0", r"planned_analyses \(line 1\): should be greater than or equal to 1"),
+        ("planned_analyses: nightly", r"planned_analyses \(line 1\): should be a valid integer"),
+        ("confidence: 95", r"confidence \(line 1\): should be less than 1"),
+        ("bootstrap_samples: 100", r"bootstrap_samples \(line 1\): is not a known key"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(tmp_path: Path, line: str, message: str) -> None:

@@ -211,7 +211,7 @@ def test_commands_run_the_same_stages(
     assert podium("data", "shortlist", setup.recipe.name) == 0
     respond(setup.workspace)
     assert podium("data", "mix", setup.recipe.name) == 0
-    assert "training mix: 16 problems" in capsys.readouterr().out
+    assert "training mix: 16 questions" in capsys.readouterr().out
     assert podium("data", "mix", "absent") == 1
     assert "absent.yaml: does not exist" in capsys.readouterr().err
 

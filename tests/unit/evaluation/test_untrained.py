@@ -60,7 +60,7 @@ def test_settings_that_cannot_be_are_refused(policy: dict[str, Any], more: dict[
     (STATIC | {"workflow": [{"worker": "solver"}, {"worker": "absent"}]}, "policy.workflow.1.worker"),
 ])  # fmt: skip
 def test_a_worker_that_the_pool_lacks_is_refused_by_name(policy: dict[str, Any], field: str) -> None:
-    with pytest.raises(ConfigError, match="Name one of writer, solver") as refused:
+    with pytest.raises(ConfigError, match="workers of the pool are: writer, solver") as refused:
         check_against_pool(recipe(policy), POOL)
     assert refused.value.field == field
     check_against_pool(recipe(PROMPTED), POOL)

@@ -229,7 +229,7 @@ def test_a_runs_spending_counts_against_its_cap(paper: Sound) -> None:
         ledger.settle(Bill(held, "precache", "gpt-5", 1900.0, Usage(100, 800)))
     [found] = [each for each in find_missing(paper.plan(**budget)) if each.refuses]
     assert found.what == "budget.run_usd"
-    assert "$2000.00, of which $1900.00 are spent, are less than what the run still costs" in found.why
+    assert "$2,000.00, of which $1,900.00 are spent, are less than what the run still costs" in found.why
 
 
 def test_an_unknown_price_is_named(paper: Sound) -> None:

@@ -97,7 +97,8 @@ def test_a_mistake_in_the_configuration_is_one_line(workspace: Workspace, capfd:
     (workspace.config / "recipes" / "wrong.yaml").write_text("base: quickstart\nsed: 1\n", encoding="utf-8")
     assert podium("run", "wrong") == 1
     printed = capfd.readouterr()
-    assert re.fullmatch(r"error: \S+wrong\.yaml: sed \(line 2\): is not a known key\. Did you mean seed\? .*\n", printed.out + printed.err)
+    wanted = r"error: \S+wrong\.yaml: sed \(line 2\): is not a known key\. Did you mean seed\? .*\n"
+    assert re.fullmatch(wanted, printed.out + printed.err)
 
 
 def test_a_ledger_that_another_process_holds_is_one_line(

@@ -27,7 +27,7 @@ EDITS: tuple[tuple[str, str, str, Load, str], ...] = (
      "grppo (line {}): is not a known key. Did you mean grpo? (see {}#configrecipesnameyaml)"),
     ("recipes/quickstart.yaml", "  vocabulary:", "  vocabulry:", lambda config: load_recipe(config, "quickstart"),
      "policy.scratch.vocabulry (line {}): is not a known key. Did you mean vocabulary? (see {}#scratchpolicy)"),
-    ("recipes/quickstart.yaml", "kind: scratch", "kind: scrach", lambda config: load_recipe(config, "quickstart"),
+    ("recipes/quickstart.yaml", "kind: scratch", "kind: scratsh", lambda config: load_recipe(config, "quickstart"),
      "policy.kind (line {}): should be one of 'scratch', 'pretrained', 'prompted', 'static'. Did you mean scratch?"),
     ("recipes/quickstart.yaml", "math500:", "math50:", lambda config: load_recipe(config, "quickstart"),
      "unknown benchmark math50. Did you mean math500?"),
@@ -35,7 +35,7 @@ EDITS: tuple[tuple[str, str, str, Load, str], ...] = (
      "wrokers (line {}): is not a known key. Did you mean workers? (see {}#configpoolsnameyaml)"),
     ("pools/quickstart.yaml", "price:", "prise:", lambda config: load_pool(config, "quickstart"),
      "workers.0.prise (line {}): is not a known key. Did you mean price? (see {}#worker)"),
-    ("studies.yaml", "kind: changes", "kind: chnges", load_studies, "kind (line {}): should be one of 'changes', "),
+    ("studies.yaml", "kind: changes", "kind: changez", load_studies, "kind (line {}): should be one of 'changes', "),
     ("alerts.yaml", CHANNEL, CHANNEL, load_alerts, "'drift', 'decision' or 'promotion'. Did you mean promotion?"),
 )  # fmt: skip
 

@@ -133,7 +133,7 @@ def test_a_commands_run_is_on_the_pages_of_its_job_and_its_assets(served: Served
     tab.shoot("run-of-a-command")
     page.goto(f"{served.dagster}/assets/conductor")
     page.locator("a[href$='/jobs/train']").first.wait_for()
-    page.locator("a[href$='/assets/worker_pool']").first.wait_for()
+    page.locator("a[href$='/assets/training_mix']").first.wait_for()
     tab.shoot("asset-with-its-job")
 
 

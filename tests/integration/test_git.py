@@ -59,7 +59,7 @@ def test_no_command_for_users_changes_a_tracked_file_and_git_pull_works(
     assert "OPENAI_API_KEY" in said and (root / "config" / "recipes" / "first-look-openai.yaml").is_file()
     assert git(root, "status", "--porcelain") == ""
 
-    module = upstream / "ops" / "curation" / "cover.py"
+    module = upstream / "ops" / "curation" / "diverse_choice.py"
     module.write_text(module.read_text(encoding="utf-8") + "\n# A remark.\n", encoding="utf-8")
     (upstream / "dvc.yaml").write_text(f"# A remark.\n{(upstream / 'dvc.yaml').read_text()}", encoding="utf-8")
     git(upstream, "commit", "--quiet", "--all", "--message", "an upgrade")

@@ -86,7 +86,7 @@ def test_the_wheel_carries_what_the_code_reads_and_no_test(wheel: Path) -> None:
 @pytest.mark.long  # `make test` looks into the wheel
 def test_help_and_plan_in_an_empty_folder_leave_it_empty(command: Path, tmp_path: Path) -> None:
     assert "Usage: podium" in podium(command, tmp_path, "--help")
-    assert "960 problems" in podium(command, tmp_path, "plan", "quickstart")
+    assert "960 training questions" in podium(command, tmp_path, "plan", "quickstart")
     assert "claude-sonnet-4" in podium(command, tmp_path, "pools", "show", "paper")
     assert list(tmp_path.iterdir()) == []
 
@@ -103,7 +103,7 @@ def folder(command: Path, tmp_path: Path) -> Path:
 @pytest.mark.long
 def test_the_first_stages_of_a_laid_out_folder(command: Path, folder: Path) -> None:
     podium(command, folder, "data", "raw", "mini")
-    assert "20 problems" in podium(command, folder, "data", "shortlist", "mini")
+    assert "20 candidate questions" in podium(command, folder, "data", "shortlist", "mini")
     assert "180 calls" in podium(command, folder, "data", "responses", "mini")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -215,21 +215,23 @@ def _describe_outcome(
 
 
 def _planned_usd(record: RetrainingRecord) -> str:
-    if record.usd is None:
-        return "not estimated"
-    expected, high = record.usd
-    if not high:
-        return "planned $0, because no worker is asked"
-    return f"planned {format_usd(expected)}, at most {format_usd(high)}"
+    return _format_planned(record.usd, format_usd, "$0, because no worker is asked")
 
 
 def _planned_time(record: RetrainingRecord) -> str:
-    if record.seconds is None:
+    return _format_planned(record.seconds, _format_duration, "less than a minute", " (calls and training)")
+
+
+def _format_planned(
+    planned: tuple[float, float] | None, format_amount: Callable[[float], str], nothing: str, what: str = ""
+) -> str:
+    """Return the expected and the highest planned amount in words; `nothing` stands for an amount of 0."""
+    if planned is None:
         return "not estimated"
-    expected, high = record.seconds
+    expected, high = planned
     if not high:
-        return "planned less than a minute"
-    return f"planned {_format_duration(expected)}, at most {_format_duration(high)} (calls and training)"
+        return f"planned {nothing}"
+    return f"planned {format_amount(expected)}, at most {format_amount(high)}{what}"
 
 
 def _actual_time(record: RetrainingRecord) -> str:

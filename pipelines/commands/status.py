@@ -34,7 +34,7 @@ def status(as_json: bool) -> None:
     has not promoted it. An alert is open until a person or a later run has solved it.
     """
     from ops.alerts.notify import load_open_alerts
-    from ops.core.workspace_parts import REGISTRY, find_lost_records, find_missing_parts
+    from ops.core.workspace_parts import REGISTRY, RUNS, find_lost_records, find_missing_parts
     from ops.release import registry
     from ops.reports.retraining import load_last_summary, retraining_file
     from ops.spending.bookings import current_month, format_usd
@@ -73,7 +73,8 @@ def status(as_json: bool) -> None:
     if challenger is not None and (champion is None or challenger.version != champion.version):
         judged = challenger.tags.get("verdict", "not judged")
         lines.append(("Challenger", f"version {challenger.version} {judged}; podium verdict has every check"))
-    lines += [("Last run", _format_run(runs[0]) if runs else "none")]
+    none = "unknown, because the list of runs is missing" if find_lost_records(workspace, RUNS) else "none"
+    lines += [("Last run", _format_run(runs[0]) if runs else none)]
     if retraining is not None:
         page = retraining_file(workspace).relative_to(workspace.root)
         lines.append(("Retraining", f"{retraining.at}, {retraining.change}. {retraining.outcome} ({page})"))

@@ -257,7 +257,6 @@ def test_forty_kills_do_not_use_up_the_cap_with_calls_that_were_never_sent(serve
     assert arrived >= OF_EACH, "some calls were sent"
     # One process may have been killed in the milliseconds between the mark and the write.
     assert arrived <= spent.calls + spent.lost <= arrived + OF_EACH
-    assert spent.usd < cap / 2
     server.order(latency_s=0.0)
     assert ask(client_in(tmp_path, cap), capped.worker, "another").text, "the cap has room for more calls"
 

@@ -57,7 +57,10 @@ def usages(draw: st.DrawFn, most_prompt: int = 4000, most_completion: int = 2000
     cached = int(prompt * draw(PART))
     written = int((prompt - cached) * draw(PART))
     tier = draw(st.sampled_from(["", "priority", "flex", "another"]))
-    return Usage(prompt, completion, cached, written, int(completion * draw(PART)), tier)
+    return Usage(
+        prompt, completion, cached_prompt_tokens=cached, cache_write_tokens=written,
+        reasoning_tokens=int(completion * draw(PART)), service_tier=tier,
+    )  # fmt: skip
 
 
 @settings(max_examples=300)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ops.config import Price, Worker
 from ops.core.errors import ConfigError, WorkerRefused
-from ops.core.messages import Message
+from ops.core.messages import NO_PARAMETERS, Message, Parameters
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, parse_reply_text, replace_surrogates
 from ops.core.response import Response
 from ops.workers.failures import TransientFailure
@@ -41,18 +41,25 @@ class PaidReply(NamedTuple):
 
 
 def read_reply(
-    worker: Worker, price: Price, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
+    worker: Worker,
+    price: Price,
+    messages: Sequence[Message],
+    reply: Any,
+    body: object,
+    elapsed_s: float,
+    retries: int,
+    parameters: Parameters = NO_PARAMETERS,
 ) -> PaidReply:
     """Return the response in LiteLLM's reply with its cost by the checked usage.
 
     `body` is the parsed body that the provider sent. `elapsed_s` is the duration of the call in seconds, and `retries`
-    the number of failed attempts before.
+    the number of failed attempts before. `parameters` are those of the request.
     """
     content = parse_body(body)
     text, reason, reasoned = _read_content(reply, content)
     meaning: FinishMeaning = interpret_finish_reason(reason, worker.finish_reasons)
     usage, impossible = check_usage(
-        worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body
+        worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body, parameters
     )
     answer, reason, broken = _read_answer(worker, text, reason, meaning, reasoned=reasoned)
     if content is not None and content.error:

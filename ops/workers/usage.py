@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from ops.config import Price, Worker, normalize_tier
 from ops.core.errors import ConfigError
-from ops.core.messages import Message
+from ops.core.messages import NO_PARAMETERS, Message, Parameters
 from ops.core.usage import TOKEN_PARTS, Usage
 from ops.workers.providers import import_litellm, max_prompt_tokens
 
@@ -59,14 +59,16 @@ def check_usage(
     text: str,
     finish_reason: str,
     body: object = None,
+    parameters: Parameters = NO_PARAMETERS,
 ) -> CheckedUsage:
     """Return the provider's token counts if they are possible, or our own counts if it gives none.
 
     An impossible count is replaced by the highest that the request allows, or by the count of what was delivered if
-    that is higher. `text` is the delivered text, and `body` the parsed body that the provider sent.
+    that is higher. `text` is the delivered text, `body` the parsed body that the provider sent, and `parameters` those
+    of the request.
     """
     stated = getattr(reply, "usage", None)
-    max_prompt = max_prompt_tokens(messages, worker.request_parameters)
+    max_prompt = max_prompt_tokens(worker, messages, parameters)
     prompt_limit, completion_limit = max_prompt + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
     counts, separate_completion = _read_counts(stated, prompt_limit, completion_limit)
     prompt = _check_count(

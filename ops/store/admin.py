@@ -12,7 +12,16 @@ from typing import Any, NamedTuple, TypeVar
 from ops.core.atomic import replace_atomically
 from ops.core.messages import Sample
 from ops.core.sqlite import DamagedDatabaseError
-from ops.store.entries import Backend, Entry, Kind, StoredValue, canonical_json, decode_response, fingerprint
+from ops.store.entries import (
+    Backend,
+    Entry,
+    Kind,
+    StoredValue,
+    canonical_json,
+    decode_response,
+    extract_worker_identity,
+    fingerprint_identity,
+)
 from ops.store.sqlite_file import SqliteBackend
 
 T = TypeVar("T")
@@ -47,19 +56,28 @@ def list_contents(store: Backend) -> list[StoreContents]:
     """Return the contents of the store by kind and worker identity. Responses come first, and larger groups before
     smaller ones."""
     sums: dict[tuple[str, int], tuple[int, int, float, float]] = {}
-    for kind, _, worker, created, size in store.iterate_headers():
+    first_keys: dict[tuple[str, int], str] = {}
+    for kind, key, worker, created, size in store.iterate_headers():
         entries, characters, oldest, newest = sums.get((kind, worker), (0, 0, created, created))
         sums[kind, worker] = entries + 1, characters + size, min(oldest, created), max(newest, created)
-    models = {
-        worker: json.loads(text).get("model", UNKNOWN_MODEL) for worker, text in store.worker_identities().items()
-    }
+        first_keys.setdefault((kind, worker), key)
     listing = [
-        StoreContents(kind, models.get(worker, UNKNOWN_MODEL) if kind == Kind.RESPONSE else "", *values)
+        StoreContents(kind, _find_model(store, first_keys[kind, worker]) if kind == Kind.RESPONSE else "", *values)
         for (kind, worker), values in sums.items()
     ]
     return sorted(
         listing, key=lambda contents: (contents.kind != Kind.RESPONSE, -contents.entries, contents.kind, contents.model)
     )
+
+
+def _find_model(store: Backend, key: str) -> str:
+    """Return the model of the worker whose response has this key. It is read from the request, which may be damaged."""
+    entry = store.find(key)
+    identity = extract_worker_identity(entry.material) if entry else ""
+    try:
+        return str(json.loads(identity)["model"])
+    except (ValueError, KeyError, TypeError):
+        return UNKNOWN_MODEL
 
 
 def prune_entries(
@@ -76,7 +94,7 @@ def prune_entries(
     `older_than_days`. A criterion that is None does not apply. `kinds` restricts both to these kinds. Other running
     processes may keep deleted responses in memory until they end.
     """
-    kept_workers = None if keep is None else {fingerprint(canonical_json(identity)) for identity in keep}
+    kept_workers = None if keep is None else {fingerprint_identity(canonical_json(identity)) for identity in keep}
     before = None if older_than_days is None else time.time() - 86_400 * older_than_days
     to_delete = (
         (head.kind, head.key)

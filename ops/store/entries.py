@@ -27,13 +27,6 @@ class Kind(StrEnum):
     """A grader's verdict on a program that it has run."""
 
 
-_BEFORE = '{"messages":'
-_BETWEEN = '],"sample":'
-"""This text cannot occur inside a JSON string, in which quotes are escaped, and all values of a message are strings."""
-OPENING_CHARS = 96
-"""The number of characters at the beginning of a prompt that the index stores, in order to find related prompts."""
-
-
 def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
     """Return the request as canonical JSON: worker identity, messages and sample, which together determine a
     response."""
@@ -45,30 +38,20 @@ def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: 
     return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
 
 
-class IndexedParts(NamedTuple):
-    """The indexed parts of a request: the beginning of its prompt, and 64-bit fingerprints of its messages and worker
-    identity."""
-
-    opening: str
-    messages: int
-    worker: int
-    identity: str
-    """The worker's identity as canonical JSON."""
+def extract_worker_identity(material: str) -> str:
+    """Return the worker's identity in a request as canonical JSON, without parsing the whole; "" if the text is not a
+    request."""
+    # The first separator cannot occur in the messages, whose values are strings, because their quotes are escaped.
+    _, is_request, rest = material.partition('],"sample":')
+    _, _, identity = rest.partition(',"worker":')
+    return identity[:-1] if is_request else ""
 
 
-def extract_indexed_parts(material: str) -> IndexedParts:
-    """Return the indexed parts of a request without parsing its JSON; empty ones if the text is not a request."""
-    cut = material.find(_BETWEEN)
-    at = material.find(',"worker":', cut)
-    if not material.startswith(_BEFORE) or cut < 0 or at < 0:
-        return IndexedParts("", 0, 0, "")
-    messages, identity = material[len(_BEFORE) : cut + 1], material[at + len(',"worker":') : -1]
-    return IndexedParts(messages[:OPENING_CHARS], fingerprint(messages), fingerprint(identity), identity)
-
-
-def fingerprint(text: str) -> int:
-    """Return 64 bits of a text's hash as a signed integer, which SQLite and Postgres can store."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+def fingerprint_identity(identity: str) -> int:
+    """Return 64 bits of the hash of a worker's identity as a signed integer, which every database can store; 0 for an
+    empty text."""
+    digest = hashlib.blake2b(identity.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) if identity else 0
 
 
 _USUAL_FIELDS = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
@@ -112,6 +95,11 @@ class Entry(NamedTuple):
         return cls(kind, key, body, compute_checksum(kind, key, body), "", created)
 
     @property
+    def worker(self) -> int:
+        """The fingerprint of the identity of a response's worker; 0 for other kinds."""
+        return fingerprint_identity(extract_worker_identity(self.material))
+
+    @property
     def is_sound(self) -> bool:
         """True if kind, key, request and value are what was written."""
         if compute_checksum(self.kind, self.key, self.body) != self.checksum:
@@ -125,6 +113,7 @@ class EntryHeader(NamedTuple):
     kind: str
     key: str
     worker: int
+    """For a response, the fingerprint of the worker's identity; 0 for other kinds."""
     created: float
     size: int
     """The size of value and request in bytes."""
@@ -216,19 +205,6 @@ class Backend(Protocol):
 
     def find(self, prefix: str) -> Entry | None:
         """Return the first entry whose key begins with `prefix`; None if there is none."""
-        ...
-
-    def worker_identities(self) -> dict[int, str]:
-        """Return the workers' identities as canonical JSON, by their fingerprints."""
-        ...
-
-    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        """Yield the requests of stored responses that are similar to the request with these indexed parts, at most
-        `limit` of each kind.
-
-        First come those with the same messages, then those whose prompts follow in sorted order, then those whose
-        prompts precede.
-        """
         ...
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> Sequence[Claim | None]:

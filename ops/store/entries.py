@@ -27,6 +27,9 @@ class Kind(StrEnum):
     """A grader's verdict on a program that it has run."""
 
 
+_KINDS = frozenset(Kind)
+
+
 def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
     """Return the request as canonical JSON: worker identity, messages and sample, which together determine a
     response."""
@@ -102,7 +105,7 @@ class Entry(NamedTuple):
     @property
     def is_sound(self) -> bool:
         """True if kind, key, request and value are what was written."""
-        if compute_checksum(self.kind, self.key, self.body) != self.checksum:
+        if self.kind not in _KINDS or compute_checksum(self.kind, self.key, self.body) != self.checksum:
             return False
         return self.kind != Kind.RESPONSE or self.key == hashlib.sha256(self.material.encode()).hexdigest()
 

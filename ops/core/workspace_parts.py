@@ -66,7 +66,10 @@ _FROM_3 = (  # held paid responses only
     "ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT 'response'",
     "CREATE INDEX kinds ON entries (kind)",
 )
-_FROM_4 = ("DROP INDEX near", "DROP TABLE identities", "ALTER TABLE entries DROP COLUMN messages")
+_FROM_4 = (
+    "DROP INDEX near", "DROP TABLE identities",
+    "ALTER TABLE entries DROP COLUMN messages", "ALTER TABLE entries DROP COLUMN worker",
+)  # fmt: skip
 EARLIER_STORES = {3: (*_FROM_3, *_FROM_4), 4: _FROM_4}
 """Maps an earlier version of the store to the statements that upgrade it to `STORE_VERSION`."""
 REGISTRY = WorkspacePart(

@@ -41,22 +41,6 @@ def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: 
     return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
 
 
-def extract_worker_identity(material: str) -> str:
-    """Return the worker's identity in a request as canonical JSON, without parsing the whole; "" if the text is not a
-    request."""
-    # The first separator cannot occur in the messages, whose values are strings, because their quotes are escaped.
-    _, is_request, rest = material.partition('],"sample":')
-    _, _, identity = rest.partition(',"worker":')
-    return identity[:-1] if is_request else ""
-
-
-def fingerprint_identity(identity: str) -> int:
-    """Return 64 bits of the hash of a worker's identity as a signed integer, which every database can store; 0 for an
-    empty text."""
-    digest = hashlib.blake2b(identity.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True) if identity else 0
-
-
 _USUAL_FIELDS = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
 """Fields of a response that every entry has, in the order in which they are stored."""
 _DEFAULTS = NO_RESPONSE.as_stored()
@@ -98,9 +82,15 @@ class Entry(NamedTuple):
         return cls(kind, key, body, compute_checksum(kind, key, body), "", created)
 
     @property
-    def worker(self) -> int:
-        """The fingerprint of the identity of a response's worker; 0 for other kinds."""
-        return fingerprint_identity(extract_worker_identity(self.material))
+    def worker(self) -> str:
+        """The identity of a response's worker as canonical JSON, which is read without parsing the whole request.
+
+        It is "" if the text is not a request.
+        """
+        # The first separator cannot occur in the messages, whose values are strings, because their quotes are escaped.
+        _, is_request, rest = self.material.partition('],"sample":')
+        _, _, identity = rest.partition(',"worker":')
+        return identity[:-1] if is_request else ""
 
     @property
     def is_sound(self) -> bool:
@@ -108,18 +98,6 @@ class Entry(NamedTuple):
         if self.kind not in _KINDS or compute_checksum(self.kind, self.key, self.body) != self.checksum:
             return False
         return self.kind != Kind.RESPONSE or self.key == hashlib.sha256(self.material.encode()).hexdigest()
-
-
-class EntryHeader(NamedTuple):
-    """The fields of an entry that are read when the whole store is listed."""
-
-    kind: str
-    key: str
-    worker: int
-    """For a response, the fingerprint of the worker's identity; 0 for other kinds."""
-    created: float
-    size: int
-    """The size of value and request in bytes."""
 
 
 class StoredValue(NamedTuple):
@@ -197,13 +175,9 @@ class Backend(Protocol):
         """Return the number of entries of one kind."""
         ...
 
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        """Yield the headers of all entries that exist during the whole iteration, in any order. Other processes may
-        write meanwhile."""
-        ...
-
     def iterate_entries(self) -> Iterator[Entry]:
-        """Yield the same entries as `iterate_headers`, with all fields."""
+        """Yield all entries that exist during the whole iteration, in any order. Other processes may write
+        meanwhile."""
         ...
 
     def find(self, prefix: str) -> Entry | None:

@@ -11,7 +11,6 @@ from ops.store.claims import Lease, LeasedClaim, LeasedClaims
 from ops.store.entries import (
     CACHE_URL,
     Entry,
-    EntryHeader,
     Kind,
     StoredValue,
     claim_name,
@@ -25,14 +24,19 @@ _TABLES = (
     """CREATE TABLE entries (
         kind TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, checksum TEXT NOT NULL,
         material TEXT NOT NULL, created DOUBLE PRECISION NOT NULL,
-        worker BIGINT NOT NULL, PRIMARY KEY (kind, key))""",
+        PRIMARY KEY (kind, key))""",
     "CREATE TABLE claims (name TEXT PRIMARY KEY, token TEXT NOT NULL, until TIMESTAMPTZ NOT NULL)",
 )
-_EARLIER = {1: ("ALTER TABLE entries DROP COLUMN messages, DROP COLUMN opening", "DROP TABLE identities")}
+_EARLIER = {
+    1: (
+        "ALTER TABLE entries DROP COLUMN worker, DROP COLUMN messages, DROP COLUMN opening",
+        "DROP TABLE identities",
+    ),
+}
 _COLUMNS = "kind, key, body, checksum, material, created"
-_INSERT = f"""INSERT INTO entries ({_COLUMNS}, worker) VALUES (%s, %s, %s, %s, %s, %s, %s)
+_INSERT = f"""INSERT INTO entries ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)
     ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body, checksum = excluded.checksum,
-    material = excluded.material, created = excluded.created, worker = excluded.worker"""
+    material = excluded.material, created = excluded.created"""
 _UNTIL = "clock_timestamp() + make_interval(secs => {})"
 # Names are sorted, because two processes that lock the same rows in different orders would deadlock. A lease with the
 # same token was acquired by an attempt whose confirmation was lost.
@@ -71,7 +75,7 @@ class PostgresBackend:
         return {key: StoredValue(body, checksum) for key, body, checksum in rows}
 
     def insert(self, entries: Sequence[Entry]) -> None:
-        values = [(*entry, entry.worker) for entry in sorted(entries, key=lambda entry: entry.key)]
+        values = sorted(entries, key=lambda entry: entry.key)
 
         def write(connection: Any) -> None:
             with connection.transaction(), connection.cursor() as cursor:
@@ -90,12 +94,12 @@ class PostgresBackend:
         [(count,)] = self._all("SELECT count(*) FROM entries WHERE kind = %s", kind)
         return int(count)
 
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        columns = "kind, key, worker, created, octet_length(body) + octet_length(material)"
-        return (EntryHeader(*row) for row in self._pages(columns))
-
     def iterate_entries(self) -> Iterator[Entry]:
-        return (Entry(*row) for row in self._pages(_COLUMNS))
+        query = f"SELECT {_COLUMNS} FROM entries WHERE (kind, key) > (%s, %s) ORDER BY kind, key LIMIT {_PAGE}"
+        last: tuple[str, str] = ("", "")
+        while page := self._all(query, *last):
+            yield from (Entry(*row) for row in page)
+            last = page[-1][:2]
 
     def find(self, prefix: str) -> Entry | None:
         query = f"SELECT {_COLUMNS} FROM entries WHERE key >= %s AND key < %s ORDER BY key LIMIT 1"
@@ -115,13 +119,6 @@ class PostgresBackend:
     def _all(self, query: str, *values: Any) -> list[Any]:
         rows: list[Any] = self._server.run(lambda connection: connection.execute(query, values).fetchall())
         return rows
-
-    def _pages(self, columns: str) -> Iterator[Any]:
-        query = f"""SELECT {columns} FROM entries WHERE (kind, key) > (%s, %s) ORDER BY kind, key LIMIT {_PAGE}"""
-        last: tuple[str, str] = ("", "")
-        while page := self._all(query, *last):
-            yield from page
-            last = page[-1][:2]
 
 
 class _PostgresLeases:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 from ops.core.errors import CacheUnavailable
@@ -13,7 +12,6 @@ from ops.store.claims import Lease, LeasedClaim, LeasedClaims
 from ops.store.entries import (
     CACHE_URL,
     Entry,
-    EntryHeader,
     Kind,
     StoredValue,
     claim_name,
@@ -51,7 +49,7 @@ class RedisBackend:
     def insert(self, entries: Sequence[Entry]) -> None:
         with self.translate_errors(), self._client.pipeline(transaction=True) as pipeline:
             for entry in entries:
-                fields = entry._asdict() | {"worker": entry.worker}
+                fields = entry._asdict()
                 pipeline.hset(_entry_name(fields.pop("kind"), entry.key), mapping=fields)
             pipeline.execute()
 
@@ -71,18 +69,23 @@ class RedisBackend:
         with self.translate_errors():  # SCAN returns some names twice if entries are written meanwhile
             return len(set(self._client.scan_iter(match=f"{_entry_name(kind, '')}*", count=_PAGE)))
 
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        for entry, worker in self._all():
-            yield EntryHeader(entry.kind, entry.key, worker, entry.created, len(entry.body) + len(entry.material))
-
     def iterate_entries(self) -> Iterator[Entry]:
-        return (entry for entry, _ in self._all())
+        for kind in Kind:
+            with self.translate_errors():
+                names = self._client.scan_iter(match=f"{_entry_name(kind, '')}*", count=_PAGE)
+                for page in _split_into_pages(names):
+                    with self._client.pipeline(transaction=False) as pipeline:
+                        for name in page:
+                            pipeline.hgetall(name)
+                        entries = pipeline.execute()
+                    for name, fields in zip(page, entries, strict=True):
+                        if fields:
+                            yield _entry(kind, name, fields)
 
     def find(self, prefix: str) -> Entry | None:
         with self.translate_errors():
             for kind in Kind:
-                begin = _entry_name(kind, prefix)
-                for name in chain([begin.encode()], self._client.scan_iter(match=f"{begin}*", count=_PAGE)):
+                for name in self._client.scan_iter(match=f"{_entry_name(kind, prefix)}*", count=_PAGE):
                     if fields := self._client.hgetall(name):
                         return _entry(kind, name, fields)
         return None
@@ -97,19 +100,6 @@ class RedisBackend:
         """Close the connections. The claims of this process remain."""
         with self.translate_errors():
             self._client.close()
-
-    def _all(self) -> Iterator[tuple[Entry, int]]:
-        for kind in Kind:
-            with self.translate_errors():
-                names = self._client.scan_iter(match=f"{_entry_name(kind, '')}*", count=_PAGE)
-                for page in _split_into_pages(names):
-                    with self._client.pipeline(transaction=False) as pipeline:
-                        for name in page:
-                            pipeline.hgetall(name)
-                        entries = pipeline.execute()
-                    for name, fields in zip(page, entries, strict=True):
-                        if fields:
-                            yield _entry(kind, name, fields), int(fields.get(b"worker", 0))
 
     def _ask_in_batches(
         self, keys: Sequence[str], send_request: Callable[[Any, str], object]

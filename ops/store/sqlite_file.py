@@ -15,7 +15,6 @@ from ops.core.workspace_parts import EARLIER_STORES, STORE_VERSION
 from ops.store.claims import LocalClaim, LocalClaims
 from ops.store.entries import (
     Entry,
-    EntryHeader,
     Kind,
     StoredValue,
     claim_name,
@@ -31,12 +30,12 @@ shrink."""
 _SCHEMA = (
     """CREATE TABLE entries (
         key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL,
-        created REAL NOT NULL, worker INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT 'response'
+        created REAL NOT NULL, kind TEXT NOT NULL DEFAULT 'response'
     )""",
     "CREATE INDEX kinds ON entries (kind)",
 )
 _INSERT = """
-INSERT OR REPLACE INTO entries (key, value, checksum, material, created, worker, kind) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO entries (key, value, checksum, material, created, kind) VALUES (?, ?, ?, ?, ?, ?)
 """
 # Texts are read as bytes, so that invalid UTF-8 is reported as damage and not as an error of reading.
 _COLUMNS = (
@@ -100,12 +99,18 @@ class SqliteBackend:
         row = self._one("SELECT count(*) FROM entries WHERE kind = ?", kind)
         return int(row[0]) if row else 0
 
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        query = "kind, key, worker, created, length(CAST(value AS BLOB)) + length(CAST(material AS BLOB))"
-        return (EntryHeader(*row) for row in self._all(query))
-
     def iterate_entries(self) -> Iterator[Entry]:
-        return (_make_entry(*row) for row in self._all(_COLUMNS))
+        # A row that is replaced meanwhile gets a number beyond the end. Reading those as well might never end.
+        end = self._one("SELECT max(rowid) FROM entries")
+        query = f"SELECT rowid, {_COLUMNS} FROM entries WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
+        last = 0
+        while True:
+            with self._file.reading() as connection:
+                page = connection.execute(query, (last, end and end[0])).fetchall()
+            if not page:
+                return
+            yield from (_make_entry(*row[1:]) for row in page)
+            last = page[-1][0]
 
     def find(self, prefix: str) -> Entry | None:
         between = (prefix, prefix + "\x7f")  # keys are ASCII
@@ -158,8 +163,8 @@ class SqliteBackend:
 
     def _insert(self, entries: Sequence[Entry]) -> None:
         values = [
-            (entry.key, entry.body.decode(), entry.checksum, entry.material, entry.created, entry.worker, entry.kind)
-            for entry in entries
+            (key, body.decode(), checksum, material, created, kind)
+            for kind, key, body, checksum, material, created in entries
         ]
         with self._file.writing() as connection:
             connection.executemany(_INSERT, values)
@@ -168,19 +173,6 @@ class SqliteBackend:
         with self._file.reading() as connection:
             row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
         return row
-
-    def _all(self, columns: str) -> Iterator[tuple[Any, ...]]:
-        # A row that is replaced meanwhile gets a number beyond the end. Reading those as well might never end.
-        end = self._one("SELECT max(rowid) FROM entries")
-        query = f"SELECT rowid, {columns} FROM entries WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
-        last = 0
-        while True:
-            with self._file.reading() as connection:
-                page = connection.execute(query, (last, end and end[0])).fetchall()
-            if not page:
-                return
-            yield from (row[1:] for row in page)
-            last = page[-1][0]
 
 
 def _iterate_readable_entries(file: Path) -> Iterator[Entry]:

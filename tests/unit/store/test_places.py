@@ -157,9 +157,9 @@ def test_rows_that_come_while_all_are_read_do_no_harm(cache: ResponseCache) -> N
     for sample in range(20):
         store(cache, MATHS, QUESTION, sample)
     seen = set()
-    for number, head in enumerate(cache.backend.iterate_headers()):
+    for number, found in enumerate(cache.backend.iterate_entries()):
         store(cache, MATHS, QUESTION, 100 + number % 5)
-        seen.add(head.key)
+        seen.add(found.key)
     assert {cache_key(MATHS.identity, QUESTION, sample) for sample in range(20)} <= seen
 
 

@@ -8,32 +8,26 @@ from dataclasses import dataclass
 
 from ops.core.errors import ConfigError
 from ops.core.messages import Message
-from ops.core.problem import Grade, Problem, format_choices
+from ops.core.problem import FailedTest, Grade, Problem, format_choices
 from ops.core.registry import Registry
 from ops.core.reply_text import extract_answer_text
 from ops.grading.harness.mains import MACHINE_FAULT_STATUS
 
 MAX_CHARACTERS = 200_000
 """The maximum length in characters of an answer for which a process is started; a longer one scores 0."""
-NOT_FINAL = "not final"
-"""Part of the reason of a verdict that may differ on another machine or on one with less load."""
-TIMED_OUT = "it is not called again"
-"""Part of the reason of a verdict on a custom function that was stopped. The verdict is final: the function never runs
-again on the same answer."""
-TIMED_OUT_ALWAYS = f"{TIMED_OUT} with any answer"
-"""Part of the reason of such a verdict if the function is also not called with any other answer."""
 NO_REPORT = "ended without an answer"
 _MACHINE_FAULT = re.compile(
-    rf"{NOT_FINAL}|{NO_REPORT}|malformed report|crashed|killed by signal|{MACHINE_FAULT_STATUS}"
+    rf"{NO_REPORT}|malformed report|crashed|killed by signal|{MACHINE_FAULT_STATUS}"
     r"|(?<![A-Za-z])(?:\w*Memory|OS|IO|BlockingIO|ChildProcess|Interrupted|Permission|Timeout|Connection\w*)Error"
     r"|Errno|can't start new thread|[Uu]nable to allocate|[Nn]o space left|[Tt]emporarily unavailable"
 )
-"""Reasons that a machine without memory, disk, processes or time for the sandbox may have caused."""
+"""Errors that a machine without memory, disk, processes or time for the sandbox may have caused."""
 
 
-def is_final(grade: Grade) -> bool:
-    """Return whether a verdict would be the same on any machine, so that it may be stored."""
-    return grade.correct or not _MACHINE_FAULT.search(grade.reason)
+def grade_failure(program: str, reason: str, *, is_timeout: bool, failed: FailedTest | None = None) -> Grade:
+    """Return the verdict on a program, or on an answer to a function, that failed in the sandbox."""
+    late = " (not final: a faster machine may say otherwise)" if is_timeout else ""
+    return Grade(0.0, program, reason + late, failed, is_final=not (is_timeout or _MACHINE_FAULT.search(reason)))
 
 
 def _strip_response(_problem: Problem, response: str) -> str:
@@ -75,8 +69,6 @@ class Grader:
     """True if every problem needs a gold answer."""
     runs_programs: bool = False
     """True if the grader starts a process for each answer."""
-    key_for_any_answer: Callable[[Problem], tuple[Problem, str]] | None = None
-    """Returns the problem and the answer under which a verdict on every answer is stored (`TIMED_OUT_ALWAYS`)."""
     needs_settings: bool = False
     """True if a recipe must give settings for this grader (`benchmarks.NAME.grader`)."""
 

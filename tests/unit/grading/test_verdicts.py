@@ -111,12 +111,17 @@ def test_without_a_store_every_process_runs_the_program(graded: Graded) -> None:
     assert [graded(RIGHT)[1] for _ in range(2)] == [1, 1]
 
 
-@pytest.mark.parametrize(("program", "again"), [(RIGHT, 0), (WRONG, 1)], ids=["right", "failed"])
-def test_a_failed_program_alone_runs_again_where_its_reasons_are_asked_for(
-    program: str, again: int, graded: Graded
+@pytest.mark.parametrize(
+    ("program", "hidden", "again"),
+    [(RIGHT, True, 0), (WRONG, True, 1), (WRONG, False, 0)],
+    ids=["right", "failed a hidden test", "failed a public test"],
+)
+def test_a_program_that_failed_hidden_tests_alone_runs_again_where_its_reasons_are_asked_for(
+    program: str, hidden: bool, again: int, graded: Graded
 ) -> None:
-    first, _ = graded(program)
-    assert graded(program, rerun_failures=True) == (first, again)
+    problem = make_code_problem(replace(CALL, hidden=hidden))
+    first, _ = graded(program, problem)
+    assert graded(program, problem, rerun_failures=True) == (first, again)
 
 
 @pytest.mark.parametrize("changed", ["program", "test", "hidden", "grader", "python", "libraries", "isolation"])

@@ -16,16 +16,12 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
+from ops.config import BenchmarkGrader
 from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem
 from ops.grading import hidden_tests
 from ops.grading import isolation as isolation_module
-from ops.grading.grader import (
-    GRADERS,
-    CustomGrader,
-    register_custom_graders,
-    worker_prompt,
-)
+from ops.grading.grader import GRADERS, OWN_GRADERS, worker_prompt
 from ops.grading.isolation import Isolation, find_available_isolation
 from ops.grading.verdicts import VerdictStore, is_storable
 
@@ -59,9 +55,9 @@ _VERDICTS = _VerdictStoreState()
 
 def configure(
     root: Path, isolation: Isolation = "bubblewrap", environments: Mapping[str, str] | None = None,
-    verdicts: Path | None = None, graders: Iterable[CustomGrader] = (),
+    verdicts: Path | None = None, graders: Iterable[BenchmarkGrader] = (),
 ) -> None:  # fmt: skip
-    """Apply a recipe's grading settings in this process: isolation, environments, stored verdicts and custom graders.
+    """Apply a recipe's grading settings in this process: isolation, environments, stored verdicts and own graders.
 
     `root` is the project's folder, `isolation` the weakest isolation of programs that is accepted, and `environments`
     the virtual environment of each benchmark's programs (a path from `root`). `verdicts` is the folder in which
@@ -70,7 +66,7 @@ def configure(
     """
     isolation_module.configure(root, isolation, environments)
     hidden_tests.configure(root)
-    register_custom_graders(graders)
+    OWN_GRADERS.update((grader.version, grader) for grader in graders)
     if verdicts != _VERDICTS.folder:
         if _VERDICTS.store is not None:
             _VERDICTS.store.close()

@@ -1,11 +1,13 @@
-"""The definition of a grader, and the settings of custom graders that a recipe gives to its benchmarks."""
+"""The definition of a grader, and the settings that a recipe gives to its benchmarks' own graders."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from ops.config import BenchmarkGrader, FunctionGrader, JudgeGrader
 from ops.core.errors import ConfigError
 from ops.core.messages import Message
 from ops.core.problem import FailedTest, Grade, Problem, format_choices
@@ -93,38 +95,15 @@ def worker_prompt(problem: Problem) -> str:
     return "\n".join([problem.question, *format_choices(problem), *([form] if form else [])])
 
 
-@dataclass(frozen=True)
-class CustomGrader:
-    """A recipe's settings of one benchmark's grader as plain values: of a function, or of a judge.
-
-    Grading imports no configuration, because a change there would then change the version of every grader
-    (`ops.benchmarks.graded` makes these values).
-    """
-
-    version: str
-    """A hash of everything that can change a verdict; problems carry it (`Problem.grading`)."""
-    file: str = ""
-    """The user's Python file with the function."""
-    function: str = ""
-    source: str = ""
-    """The text of that file."""
-    rubric: str = ""
-    """The judge's rubric, which says when an answer is right."""
-    judge: object = None
-    """The worker that judges (`ops.config.Worker`), which grading only passes on."""
+OWN_GRADERS: dict[str, BenchmarkGrader] = {}
+"""The recipe's settings of its benchmarks' own graders by their version (`Problem.grading`), see
+`ops.grading.configure`."""
+_T = TypeVar("_T", FunctionGrader, JudgeGrader)
 
 
-_CUSTOM_GRADERS: dict[str, CustomGrader] = {}
-
-
-def register_custom_graders(graders: Iterable[CustomGrader]) -> None:
-    """Make these settings available to `find_custom_grader` in this process."""
-    _CUSTOM_GRADERS.update((grader.version, grader) for grader in graders)
-
-
-def find_custom_grader(problem: Problem) -> CustomGrader:
-    """Return the settings of a problem's custom grader. Raises `ConfigError` if this process has no such version."""
-    if (known := _CUSTOM_GRADERS.get(problem.grading)) is None:
+def find_own_grader(problem: Problem, kind: type[_T]) -> _T:
+    """Return the settings of a benchmark's own grader. Raises `ConfigError` if this process does not have them."""
+    if not isinstance(known := OWN_GRADERS.get(problem.grading), kind):
         raise ConfigError(
             "the recipe",
             f"benchmarks.{problem.benchmark}.grader",

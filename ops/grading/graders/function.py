@@ -16,9 +16,10 @@ import math
 import threading
 from typing import Any
 
+from ops.config import FunctionGrader
 from ops.core.problem import Grade, Problem
 from ops.grading import sandbox
-from ops.grading.grader import MAX_CHARACTERS, CustomGrader, Grader, find_custom_grader, grade_failure
+from ops.grading.grader import MAX_CHARACTERS, Grader, find_own_grader, grade_failure
 from ops.grading.graders.code import LIMITS, measure_slowness
 from ops.grading.isolation import program_libraries
 from ops.grading.values import shorten
@@ -39,7 +40,7 @@ def grade_answer(problem: Problem, answer: str) -> Grade:
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_CHARACTERS:
         return Grade(0.0, answer[:200], f"longer than {MAX_CHARACTERS} characters")
-    own = find_custom_grader(problem)
+    own = find_own_grader(problem, FunctionGrader)
     failed = f"the grader's function {own.function} failed: "
     if not _HAS_ENDED.get(own.version, True):
         return Grade(0.0, answer, f"{failed}it was stopped on other answers")
@@ -62,7 +63,7 @@ def _is_machine_at_fault(problem: Problem, answer: str, ran: sandbox.SandboxResu
     return in_memory or _call_function(problem, answer, "grade", _TRIVIAL_FUNCTION).has_timed_out
 
 
-def _explain_timeout(problem: Problem, answer: str, own: CustomGrader, ran: sandbox.SandboxResult) -> str:
+def _explain_timeout(problem: Problem, answer: str, own: FunctionGrader, ran: sandbox.SandboxResult) -> str:
     """Return why the function did not end, after a call with another answer, and log it as a warning."""
     what = f"{own.function} of {own.file} was stopped ({ran.error}) on the answer {shorten(answer)!r} to {problem.key}"
     if _ends_on_another_answer(problem, answer, own):
@@ -73,7 +74,7 @@ def _explain_timeout(problem: Problem, answer: str, own: CustomGrader, ran: sand
     return why
 
 
-def _ends_on_another_answer(problem: Problem, answer: str, own: CustomGrader) -> bool:
+def _ends_on_another_answer(problem: Problem, answer: str, own: FunctionGrader) -> bool:
     """Return whether the function ends on another answer; it is called once in a process to find out."""
     with _PROBE_LOCK:
         if own.version not in _HAS_ENDED:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
@@ -90,7 +89,7 @@ def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any],
         ROOT,
         find_available_isolation(),
         verdicts=tmp_path,
-        graders=[make_custom_grader(own), make_custom_grader(other)],
+        graders=[own, other],
     )
     problem = make_problem(grader="function", grading=own.version)
     asked = replace(problem, question="Another question, which the function sees?")

@@ -139,8 +139,3 @@ def _rename_confusable_letters(
 
     left, right = (_IMAGINARY.sub(" i", _LETTER.sub(renamed, text)) for text in (gold, answer))
     return left, right, tuple((_LETTER.sub(renamed, name), low, high) for name, low, high in domain)
-
-
-def close_worker() -> None:
-    """End this process's worker, if there is one; the next comparison starts another."""
-    _worker().close()

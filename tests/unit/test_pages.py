@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,6 @@ from ops.core.documents import (
     Document,
     mark_slug,
     parse_document,
-    read_tables,
     render_shown_tables,
     replace_marked_text,
 )
@@ -77,6 +77,12 @@ def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
         named += re.findall(r'"(<!-- made by [^"]+ -->)"', read(file))
     assert len(named) > 12
     assert {mark: text.count(mark) for mark in named} == dict.fromkeys(named, 2)
+
+
+def read_tables(folder: Path, mark: str) -> list[list[list[str]]]:
+    """Return the tables that `replace_marked_text` has written into CSV files of this folder for a marker line."""
+    files = [folder / f"{mark_slug(mark)}{number}.csv" for number in ("", *(f"-{place}" for place in range(2, 100)))]
+    return [list(csv.reader(read(file).splitlines())) for file in files if file.is_file()]
 
 
 def test_the_measurements_show_what_their_files_hold() -> None:

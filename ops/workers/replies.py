@@ -1,7 +1,4 @@
-"""Read a provider's reply: the response, whether it is valid, and the usage that is recorded.
-
-The usage in a reply is a claim of the provider, which is checked before it is recorded.
-"""
+"""Read a provider's reply: the response and whether it is valid."""
 
 from __future__ import annotations
 
@@ -13,154 +10,12 @@ from typing import Any, NamedTuple
 
 from ops.config import Price, Worker
 from ops.core.errors import ConfigError, WorkerRefused
-from ops.core.messages import Message
+from ops.core.messages import NO_PARAMETERS, Message, Parameters
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, parse_reply_text, replace_surrogates
 from ops.core.response import Response
-from ops.core.usage import TOKEN_PARTS, Usage
 from ops.workers.failures import TransientFailure
-from ops.workers.providers import import_litellm, max_prompt_tokens
 from ops.workers.reply_body import FinishMeaning, ReplyContent, interpret_finish_reason, parse_body
-from ops.workers.usage_claims import is_count, read_claimed_usage, read_service_tier
-
-LONGEST_TOKEN_CHARS = 128
-"""The maximum length of a token in characters. No tokenizer in use has longer ones; runs of blanks are the longest."""
-HIDDEN_PROMPT_TOKENS = 2_048
-"""The maximum number of tokens that a provider adds to the messages, for a chat template and its own system prompt."""
-OVERRUN_TOKENS = 64
-"""The maximum number of tokens that a provider counts beyond `max_tokens`, for marks of the end, of reasoning or of a
-tool."""
-COUNTED_CHARS = 100_000
-"""The longest text, in characters, whose tokens are counted with a tokenizer. The time for a text without blanks grows
-with the square of its length."""
-_COUNTS_DIFFER = 4
-"""The maximum ratio between the numbers of tokens that two tokenizers count in ASCII text."""
-_MAX_COST_RATIO, _ALWAYS_BELIEVED_USD = 10, 1.0
-"""A stated cost is accepted up to `_MAX_COST_RATIO` times the highest cost that we expect of the call, and always up to
-`_ALWAYS_BELIEVED_USD`."""
-_MAX_CHARS_PER_TOKEN = 8
-"""A claim of fewer tokens than one per this number of characters is compared with our own count, because words are
-shorter."""
-
-
-class BookedUsage(NamedTuple):
-    """The usage of a reply that is recorded in the ledger."""
-
-    usage: Usage
-    impossible: str | None = None
-    """A description of the impossible claim with the possible range; the highest possible usage is then recorded. None
-    if the claim is possible."""
-
-
-def check_usage(
-    worker: Worker,
-    price: Price,
-    messages: Sequence[Message],
-    reply: Any,
-    text: str,
-    finish_reason: str,
-    body: object = None,
-) -> BookedUsage:
-    """Return the provider's token counts if they are possible, or our own counts if it gives none.
-
-    An impossible count is replaced by the highest that the request allows, or by the count of what was delivered if
-    that is higher; `impossible` then describes the claim. `text` is the delivered text, and `body` the parsed body that
-    the provider sent.
-    """
-    claim = getattr(reply, "usage", None)
-    max_prompt = max_prompt_tokens(messages, worker.request_parameters)
-    prompt_limit, completion_limit = max_prompt + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
-    claimed = read_claimed_usage(claim, prompt_limit, completion_limit)
-    prompt = _check_claim(
-        "prompt", claimed.prompt,
-        text="".join(message["content"] for message in messages), high=prompt_limit,
-    )  # fmt: skip
-    # Some providers apply `max_tokens` to the text alone, and to the reasoning that they list beside it.
-    high = completion_limit + min(claimed.separate_completion_tokens, completion_limit)
-    completion = _check_claim("completion", claimed.completion, text=text, high=high)
-    impossible = [problem for problem in (prompt, completion) if isinstance(problem, str)]
-    if prompt is None:
-        prompt = min(_count_tokens(messages), max_prompt)
-    if completion is None:
-        counted = _count_tokens(text)
-        completion = max(worker.max_tokens if finish_reason == "length" else counted, _min_tokens(len(text)))
-        if counted > _COUNTS_DIFFER * worker.max_tokens + OVERRUN_TOKENS:
-            impossible.append(f"an answer of about {counted:,} tokens, and max_tokens allows {worker.max_tokens:,}")
-            completion = max(counted, completion)
-    prompt_tokens = prompt if isinstance(prompt, int) else max_prompt
-    delivered = claimed.completion if isinstance(completion, str) else None
-    if isinstance(completion, int):
-        completion_tokens = completion
-    else:
-        completion_tokens = _delivered_tokens(delivered, text, worker.max_tokens)
-    stated_usd, max_usd = claimed.stated_usd, price.compute_max_usd(max_prompt, worker.max_tokens, worker.service_tier)
-    if stated_usd is not None and stated_usd > (accepted_usd := max(_MAX_COST_RATIO * max_usd, _ALWAYS_BELIEVED_USD)):
-        impossible.append(f"a cost of {stated_usd:g} USD, where up to {accepted_usd:g} are believed")
-        stated_usd = max_usd
-    tier = read_service_tier(claim, body)
-    parts, remaining = {}, {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
-    for part in TOKEN_PARTS:  # limited to the number of tokens in the whole, which may be our own count
-        parts[part.name] = min(claimed.parts[part.name], remaining[part.whole])
-        remaining[part.whole] -= parts[part.name]
-    usage = Usage(
-        prompt_tokens,
-        completion_tokens,
-        **parts,
-        service_tier=(worker.service_tier or "") if tier is None else tier,
-        stated_usd=stated_usd,
-    )
-    return BookedUsage(usage, " and ".join(impossible) or None)
-
-
-def impossible_usage_error(worker: Worker, impossible: str, file: Path | str) -> ConfigError:
-    """Return the error that stops further calls to a worker after an impossible claim."""
-    return ConfigError(
-        file, f"workers.{worker.name}",
-        f"the usage that its provider reports is impossible, so no further call is made to {worker.model!r}: "
-        f"{impossible}",
-        "The call was recorded at its highest possible cost. Check with the provider whether the endpoint respects "
-        "max_tokens and counts tokens, or take the worker out of the pool, then run the same command again: finished "
-        "calls stay cached",
-    )  # fmt: skip
-
-
-def _check_claim(side: str, claim: object, *, text: str, high: int) -> int | str | None:
-    """Return the claimed number of tokens of `text` if it is possible, and otherwise a description of why it is not.
-
-    Returns None if there is no claim; LiteLLM turns a missing one into 0.
-    """
-    if claim is None or (is_count(claim) and claim == 0):
-        return None
-    low = _min_tokens(len(text))
-    if is_count(claim) and low <= claim < len(text) / _MAX_CHARS_PER_TOKEN:
-        low = max(low, _count_tokens(text[:COUNTED_CHARS].encode("ascii", "ignore").decode()) // _COUNTS_DIFFER)
-    if is_count(claim) and low <= claim <= high:
-        return int(claim)
-    shown = repr(claim)
-    return f"{shown if len(shown) <= 24 else shown[:24] + '…'} {side} tokens, where {low:,} to {high:,} are possible"
-
-
-def _delivered_tokens(claim: object, text: str, max_tokens: int) -> int:
-    size = len(text.encode(errors="replace"))
-    if is_count(claim) and max_tokens < claim <= size:  # the provider ignores max_tokens and counts what it sends
-        return max(int(claim), _min_tokens(len(text)))
-    return max(max_tokens, _count_tokens(text))
-
-
-def _min_tokens(chars: int) -> int:
-    return -(-chars // LONGEST_TOKEN_CHARS)
-
-
-def _count_tokens(what: str | Sequence[Message]) -> int:
-    """Return the number of tokens of a text or of messages by LiteLLM's tokenizer; an estimate from the bytes for a
-    very long text."""
-    text = what if isinstance(what, str) else "".join(message["content"] for message in what)
-    if not text:
-        return 0
-    if len(text) > COUNTED_CHARS:
-        return -(-len(text.encode(errors="replace")) // 4)
-    arguments = {"text": what} if isinstance(what, str) else {"messages": list(what)}
-    return int(import_litellm().token_counter(**arguments))
-
+from ops.workers.usage import LONGEST_TOKEN_CHARS, check_usage
 
 SHORTEST_BOUND_CHARS = 100_000
 _DATED = re.compile(r"([-@:.]?(latest|\d{3,8}(-\d{2}){0,2}))?")
@@ -186,18 +41,25 @@ class PaidReply(NamedTuple):
 
 
 def read_reply(
-    worker: Worker, price: Price, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
+    worker: Worker,
+    price: Price,
+    messages: Sequence[Message],
+    reply: Any,
+    body: object,
+    elapsed_s: float,
+    retries: int,
+    parameters: Parameters = NO_PARAMETERS,
 ) -> PaidReply:
     """Return the response in LiteLLM's reply with its cost by the checked usage.
 
     `body` is the parsed body that the provider sent. `elapsed_s` is the duration of the call in seconds, and `retries`
-    the number of failed attempts before.
+    the number of failed attempts before. `parameters` are those of the request.
     """
     content = parse_body(body)
     text, reason, reasoned = _read_content(reply, content)
     meaning: FinishMeaning = interpret_finish_reason(reason, worker.finish_reasons)
     usage, impossible = check_usage(
-        worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body
+        worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body, parameters
     )
     answer, reason, broken = _read_answer(worker, text, reason, meaning, reasoned=reasoned)
     if content is not None and content.error:

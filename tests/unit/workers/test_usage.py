@@ -15,7 +15,7 @@ from ops.core.errors import ConfigError, OverBudget, WorkerUnreachable
 from ops.core.usage import Usage
 from ops.workers.client import WorkerClient
 from ops.workers.providers import find_price
-from ops.workers.replies import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, check_usage
+from ops.workers.usage import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, check_usage
 from tests.faults.claims import ANSWER, ASK, IMPOSSIBLE, MOST, counts, reply
 from tests.faults.remote import FaultServer
 from tests.unit.workers.conftest import together
@@ -54,6 +54,15 @@ def test_an_impossible_claim_is_booked_at_the_worst_case_and_stops_the_worker(
     assert ask(client, asked, sample=1).text == before.text, "what was answered stays"
     assert ask(client, asked).text == ANSWER, "what was paid for is kept"
     assert client.ledger.total_usd("run") < 0.01
+
+
+def test_the_schema_of_an_answer_counts_as_a_part_of_the_prompt(server: FaultServer, client: WorkerClient) -> None:
+    schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(150)}}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    server.order(plan=[reply(counts(3_000, 5))])
+    response = asyncio.run(client.complete(server.worker(), ASK, parameters={"response_format": form}))
+    assert (response.text, response.prompt_tokens) == (ANSWER, 3_000)
+    assert ask(client, server.worker(), sample=1).text, "the worker is not stopped"
 
 
 LONG = "The answer follows from the sum of both sides. " * 40

@@ -238,7 +238,7 @@ def traces(url: str) -> str:
     page = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
     found = dict(re.findall(r"^podium_traces_(stored_total|dropped_total|waiting) (\S+)$", page, re.MULTILINE))
     stored, dropped, waiting = (float(found[name]) for name in ("stored_total", "dropped_total", "waiting"))
-    return f"{stored:,.0f} were stored, {waiting:,.0f} were waiting and {dropped:,.0f} had been dropped"
+    return f"{stored:,.0f} traces had been stored, {waiting:,.0f} were waiting and {dropped:,.0f} had been dropped"
 
 
 def under_load(workspace: Workspace, clients: int, seconds: float, traced: float) -> Load:
@@ -355,8 +355,8 @@ def main() -> None:
     head = (
         f"The quickstart's champion was measured for {chosen.seconds:g} s for each row, on {CORES}. The load average "
         f"at the end was {psutil.getloadavg()[0]:.1f}. {loads[0].start} With {most} clients, storing traces multiplied "
-        f"the server's CPU time for an answer by {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. When the load ended, of "
-        f"the traces {loads[-1].traces}."
+        f"the server's CPU time for an answer by {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. When the load ended, "
+        f"{loads[-1].traces}."
     )
     columns = (
         "clients", "traced", "responses", "whole request", "wait for admission", "writing, with its queue",

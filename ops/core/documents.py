@@ -29,8 +29,10 @@ class Document(NamedTuple):
     """Tables as lists of rows, which are lists of cells. The first row of a table is its header."""
 
 
-def replace_marked_text(file: Path, mark: str, text: str) -> None:
+def replace_marked_text(file: Path, mark: str, text: str) -> Path:
     """Replace the text between the two lines `mark` of a page atomically, and create the page if it is missing.
+
+    Returns the page, or the folder of the CSV files if the page does not show the text.
 
     If the folder named like the page contains `shown.yaml`, all tables of `text` are written into CSV files in that
     folder, and the page shows only the tables and columns that `shown.yaml` names. If it names none for this mark, the
@@ -40,7 +42,7 @@ def replace_marked_text(file: Path, mark: str, text: str) -> None:
     selects = (folder / SHOWN_FILE).is_file()
     if selects and not read_yaml(folder / SHOWN_FILE).get(mark_slug(mark)):
         _write_tables(folder, mark, parse_document(text))
-        return
+        return folder
     sections = (file.read_text(encoding="utf-8") if file.exists() else f"{mark}\n{mark}\n").split(mark)
     if len(sections) != 3:
         remedy = f"Write the line {mark} twice where the table belongs"
@@ -50,6 +52,7 @@ def replace_marked_text(file: Path, mark: str, text: str) -> None:
         _write_tables(folder, mark, document)
         text = render_shown_tables(folder, mark, document)
     write_text(file, f"{sections[0]}{mark}\n\n{text.strip()}\n\n{mark}{sections[2]}")
+    return file
 
 
 def parse_document(text: str) -> Document:

@@ -62,7 +62,7 @@ OOD = ("aime25", "gpqa_diamond", "bigcodebench")
 """The benchmarks of the quickstart that it is not trained on."""
 AHEAD = 8
 """Sets of 240 questions."""
-PARTS = ("waited_s", "writing_s", "working_s", "latency_s")
+DURATIONS = ("waited_s", "writing_s", "working_s", "latency_s")
 CORES = f"{os.cpu_count()} cores ({platform.machine()}), which the clients used as well"
 Cells = tuple[object, ...]
 
@@ -247,7 +247,7 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
         kept = traces(server.url)
     whole = done.whole
     times = [reply.seconds for reply in whole]
-    parts = [range_of([reply.body["podium"][name] for reply in whole]) for name in PARTS]
+    parts = [range_of([reply.body["podium"][name] for reply in whole]) for name in DURATIONS]
     fallbacks = sum(bool(reply.body["podium"]["fallbacks"]) for reply in whole)
     row = (
         clients, f"{traced:g}", done.statuses, range_of(times), *parts, f"{len(whole) / seconds:.1f}",

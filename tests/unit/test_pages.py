@@ -116,7 +116,7 @@ def test_tables_that_a_page_does_not_show_are_only_written_into_files(tmp_path: 
     folder.mkdir()
     page.write_text("no mark\n", encoding="utf-8")
     (folder / "shown.yaml").write_text("it: {}")
-    replace_marked_text(page, MARK, "| name |\n| --- |\n| a |\n")
+    assert replace_marked_text(page, MARK, "| name |\n| --- |\n| a |\n") == folder
     assert read(page) == "no mark\n"
     assert read(folder / "it.csv") == "name\na\n"
 

@@ -69,8 +69,8 @@ class GateCheck:
         return self.is_ratio or self.name in (_COMPARED, *_BOUNDED)
 
     def describe_bound(self) -> str:
-        """Return the bound with its direction, such as "at least 0.95"."""
-        return f"{'at most' if self.is_ratio or self.name in _UPPER_BOUNDS else 'at least'} {self.bound:.4g}"
+        """Return the bound with its direction, such as "≥ 0.95"."""
+        return f"{'≤' if self.is_ratio or self.name in _UPPER_BOUNDS else '≥'} {self.bound:.4g}"
 
 
 @dataclass(frozen=True)

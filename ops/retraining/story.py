@@ -376,7 +376,7 @@ def _format_share(estimate: tuple[float, float, float]) -> str:
 
 def _checks_table(title: str, checks: Sequence[GateCheck]) -> Table:
     rows = [
-        ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
+        ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", check.describe_bound(), check.explanation)
         for check in checks
     ]
     failed = [place for place, check in enumerate(checks) if not check.passed]

@@ -70,6 +70,7 @@ def test_a_price_change_is_told_with_its_plan_its_figures_and_how_to_undo_it(wor
         == "do not train, because the champion holds; cost ratio to the champion 1.2 (passed, bound 1.5)"
     )
     assert "config/pools/quickstart.yaml" in story.facts["How to undo it"]
+    assert [row[3] for row in story.tables[1].rows] == ["≥ -0.02", "≤ 1.5"], "bounds have a direction"
     page = write_retraining_page(workspace)
     assert page is not None
     assert load_last_summary(workspace) == story.summary, "what status shows"

@@ -16,6 +16,7 @@ from ops.core.digests import write_digest
 from ops.core.errors import DataError
 from ops.core.usage import Usage
 from ops.precaching.precache import write_responses
+from ops.results.measures import MEASURES
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import PairedQuestions, average_by_question, gains_over_seeds, mean_usd, summarize
@@ -74,11 +75,11 @@ def test_a_summary_of_a_file_is_that_of_a_plain_loop(tmp_path: Path) -> None:
         assert (summary.rows, summary.unscorable) == (len(every), len(every) - len(scored))
         assert summary.accuracy.mean == pytest.approx(fmean(map(fmean, questions.values())))
         assert summary.accuracy.n == len(questions)
-        assert summary.tokens == pytest.approx(fmean(row.tokens for row in scored))
-        assert summary.cost_usd == pytest.approx(fmean(row.cost_usd for row in scored), rel=1e-12)
-        assert summary.calls == pytest.approx(fmean(len(row.usage) for row in scored))
-        assert summary.latency_s == pytest.approx(fmean(row.latency_s for row in scored), rel=1e-12)
-        assert summary.latency_p95_s == pytest.approx(np.percentile([row.latency_s for row in scored], 95))
+        assert summary.values["tokens"] == pytest.approx(fmean(row.tokens for row in scored))
+        assert summary.values["cost_usd"] == pytest.approx(fmean(row.cost_usd for row in scored), rel=1e-12)
+        assert summary.values["calls"] == pytest.approx(fmean(len(row.usage) for row in scored))
+        assert summary.values["latency_s"] == pytest.approx(fmean(row.latency_s for row in scored), rel=1e-12)
+        assert summary.values["latency_p95_s"] == pytest.approx(np.percentile([row.latency_s for row in scored], 95))
         assert summary.steps == fmean(row.steps for row in written)
         assert summary.format_compliance == len(written) / len(every) and summary.written == len(written)
         assert summary.multi_worker_share == fmean(len(set(row.workers)) > 1 for row in written)
@@ -130,7 +131,8 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
 def test_a_percentile_of_latency_is_of_the_shared_questions() -> None:
     ours = [make_outcome(problem=i, latency_s=float(i)) for i in range(101)]
     theirs = [make_outcome(problem=i, latency_s=2.0 * i, unscorable=i == 100) for i in range(101)]
-    assert PairedQuestions.from_rows(ours, theirs).latency_p95(ours, theirs) == (
+    [p95] = [measure for measure in MEASURES if measure.name == "latency_p95_s"]
+    assert PairedQuestions.from_rows(ours, theirs).values(p95) == (
         pytest.approx(0.95 * 99),
         pytest.approx(1.9 * 99),
     )

@@ -87,9 +87,12 @@ CAP_REACHED = Alert(
     "budget", "A run has spent its budget or that of the month. Raise `budget` in the recipe, or leave the run stopped",
     "{the_same_command}",
 )  # fmt: skip
-DRIFTED = Alert(
-    "drift", "A worker or the champion is right more or less often than in its stored answers",
-    "podium retrain --dry-run",
+WORKER_DRIFTED = Alert(
+    "drift", "A worker is right more or less often than in its stored answers", "podium retrain --dry-run"
+)
+CHAMPION_DRIFTED = Alert(
+    "drift", "The champion is right more or less often than in its stored answers, although no worker has drifted",
+    "podium run {recipe} --seed {another_seed}",
 )  # fmt: skip
 DRIFT_SOLVED = Alert(
     "drift",
@@ -101,9 +104,14 @@ CHAMPION_FALLS = Alert(
 )
 CHAMPION_STAYS_BELOW = Alert(
     "decision",
-    "The champion does not pass the promotion gate with the present pool or prices, and Podium does nothing about it",
+    "The champion is not accurate enough for the promotion gate with the present pool, and nothing is done about it",
     "podium run {recipe} --seed {another_seed}",
 )  # fmt: skip
+CHAMPION_TOO_COSTLY = Alert(
+    "decision",
+    "The champion is accurate enough, but with the present pool or prices it is more expensive or slower than the "
+    "promotion gate allows. It stays champion",
+)
 TRAIN_ANEW = Alert(
     "decision",
     "A new worker would improve the results, but the champion cannot use it, because its prompt does not describe the "

@@ -1,7 +1,7 @@
 """Back up what cannot be computed again (responses, ledger, registry, a user's files), and restore it, also in another
 folder.
 
-A team's databases are backed up by their own tools, for example `pg_dump` (docs/deployment.md). A restore adds to what
+A team's databases are backed up by their own tools, for example pg_dump (docs/deployment.md). A restore adds to what
 exists: a ledger and a cache are merged with those of the backup, so that nothing that was paid for after the backup is
 lost. Other existing files are replaced only on request.
 """

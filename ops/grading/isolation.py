@@ -25,7 +25,7 @@ from ops.core.installation import make_command
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16
-"""Offsets in the kernel's `seccomp_data`."""
+"""Offsets in the kernel's structure seccomp_data."""
 _ALLOW, _NOT_PERMITTED, _NOT_IMPLEMENTED = 0x7FFF0000, 0x00050001, 0x00050026
 _NEW_USER_NAMESPACE = 0x10000000
 _OTHER_NUMBERS = 0x40000000

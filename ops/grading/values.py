@@ -78,9 +78,9 @@ def _make_hashable(value: Any) -> Any:
 
 
 def decode_value(value: Any) -> Any:
-    """Decode a value that `harness.plain.encode` wrote; sequences become lists.
+    """Decode a value that `harness.plain.encode_value` wrote; sequences become lists.
 
-    Raises `ValueError`, `TypeError` or `RecursionError` for text that `encode` did not write.
+    Raises `ValueError`, `TypeError` or `RecursionError` for text that `encode_value` did not write.
     """
     if isinstance(value, list):
         return [decode_value(item) for item in value]

@@ -38,7 +38,7 @@ class Lineage:
     rollouts_usd: float = 0.0
     """USD that the workers' responses to the rollouts of its training would have cost without the cache."""
     evaluation: str = ""
-    """The key of everything that the scores depend on: policy, pool, questions and settings (`Comparison.origin`)."""
+    """The key of all that the scores depend on: policy, pool, questions and settings (`Comparison.scores_key`)."""
     questions: str = ""
     """The key of each benchmark's questions: `math500=1f2e… mmlu=…`."""
     graders: str = ""

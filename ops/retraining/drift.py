@@ -107,7 +107,10 @@ class DriftRecord(Settings):
         )
 
     def accuracies(self) -> tuple[float, float]:
-        """Return the mean accuracies of the stored and of the new answers. Raises `StatisticsError` without pairs."""
+        """Return the mean accuracies of the stored and of the new answers.
+
+        Raises `statistics.StatisticsError` without pairs.
+        """
         return fmean(pair.before for pair in self.pairs), fmean(pair.now for pair in self.pairs)
 
     def _differences_by_benchmark(self) -> list[list[float]]:

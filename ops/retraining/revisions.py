@@ -8,12 +8,14 @@ from datetime import date
 from pathlib import Path
 
 from ops.alerts import notify
-from ops.alerts.catalogue import DRIFT_SOLVED, DRIFTED
+from ops.alerts.catalogue import CHAMPION_DRIFTED, DRIFT_SOLVED, WORKER_DRIFTED
 from ops.alerts.notify import close_alerts
 from ops.config import Drift, Setup, Worker
 from ops.config.pool import REVISIONS_FILE, Revisions
 from ops.core.atomic import write_text
 from ops.core.workspace import Workspace
+from ops.release.way_back import describe_way_back
+from ops.retraining.champion import load_champion
 from ops.retraining.drift import DriftRecord
 
 
@@ -54,13 +56,19 @@ def act_on_drift(setup: Setup, records: Sequence[DriftRecord], settings: Drift, 
         ]
         if revisions:
             lines.append("The answers of earlier revisions are no longer used. pool_changed plans the rest if it is on")
+        else:
+            lines += ["No worker changed, so that `podium retrain` has nothing to do.", describe_way_back(workspace)]
+        alert = WORKER_DRIFTED if revisions else CHAMPION_DRIFTED
+        champion = load_champion(workspace)
+        recipe = champion.snapshot.recipe_file if champion else setup.recipe.name
+        values = {"recipe": recipe, "another_seed": str(setup.recipe.seed + 1)}
         title = f"{', '.join(record.system for record in new)} drifted"
-        notify(workspace, DRIFTED.make_notice(title, "\n".join(lines), occasion=f"{title} {day}"))
+        notify(workspace, alert.make_notice(title, "\n".join(lines), occasion=f"{title} {day}", **values))
     if solved:
         title = f"{', '.join(solved)} no longer drifted"
         notify(workspace, DRIFT_SOLVED.make_notice(title))
         if not new and set(before) == set(solved):
-            close_alerts(workspace, (DRIFTED,), title)
+            close_alerts(workspace, (WORKER_DRIFTED, CHAMPION_DRIFTED), title)
     still = {name: since for name, since in before.items() if name not in solved}
     write_text(
         _open_changes_file(workspace), json.dumps(still | {record.system: day.isoformat() for record in new}, indent=1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ops.alerts import notify
-from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW
+from ops.alerts.catalogue import CHAMPION_FALLS, CHAMPION_STAYS_BELOW, CHAMPION_TOO_COSTLY, TRAIN_ANEW
 from ops.alerts.notify import close_alerts
 from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import read_evaluation_questions
@@ -171,7 +171,8 @@ def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: Traini
     link = str(page) if (page := retraining_file(workspace)).is_file() else ""
     of_this_change = [f"{state} {occasion}" for state in ("falls", "below", "anew")]
     because = f"the champion was judged again with pool {snapshot.pool.name}"
-    close_alerts(workspace, (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, TRAIN_ANEW), because, still_open=of_this_change)
+    closed = (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, CHAMPION_TOO_COSTLY, TRAIN_ANEW)
+    close_alerts(workspace, closed, because, still_open=of_this_change)
     title = f"champion version {change.version} does not hold ({names})"
     if failed and decision.fine_tune:
         notify(
@@ -181,16 +182,36 @@ def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: Traini
             ),
         )
     elif failed and not decision.train_anew:
-        text += "\nIt stays champion. Train another, or accept it (config/promotion.yaml)."
+        text += "\nIt stays champion. "
+        if is_training := bool(find_next_command(snapshot, decision)):
+            text += "Train another, or accept it (config/promotion.yaml)."
+        else:
+            text += "If its cost and latency are acceptable, raise their bounds in config/promotion.yaml. Otherwise "
+            text += "take the workers that are too expensive or too slow out of the pool."
         if back := describe_way_back(workspace).replace("`", ""):
             text += f"\n{back}."
-        notify(workspace, CHAMPION_STAYS_BELOW.make_notice(
+        alert = CHAMPION_STAYS_BELOW if is_training else CHAMPION_TOO_COSTLY
+        notify(workspace, alert.make_notice(
             f"{title}: nothing follows", text, link, f"below {occasion}", recipe=recipe, another_seed=str(seed + 1)
         ))  # fmt: skip
     if decision.train_anew:
         title = "a new worker pays, and needs a training from the start"
         values = {"recipe": recipe, "seed": str(seed)}
         notify(workspace, TRAIN_ANEW.make_notice(title, text, link, occasion=f"anew {occasion}", **values))
+
+
+def find_next_command(snapshot: Snapshot, decision: TrainingDecision) -> str:
+    """Return the command that a person may run after a decision; empty if none is needed, or none would help.
+
+    A training from the start helps if a new worker pays that the champion cannot use, or if the champion fails a check
+    of accuracy and is not fine-tuned. It does not lower the prices of the workers.
+    """
+    command = f"podium run {snapshot.recipe_file} --seed"
+    if decision.train_anew:
+        return f"{command} {snapshot.recipe.seed}"
+    if decision.fine_tune or all(check.concerns_cost for check in list_caused_failures(snapshot, decision)):
+        return ""
+    return f"{command} {snapshot.recipe.seed + 1}"
 
 
 def list_caused_failures(snapshot: Snapshot, decision: TrainingDecision) -> list[GateCheck]:

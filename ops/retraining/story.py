@@ -36,7 +36,7 @@ from ops.retraining.record import (
     update_record,
 )
 from ops.retraining.retraining_plan import RetrainingPlan
-from ops.retraining.standing import list_caused_failures, load_training_decision, plan_required_work
+from ops.retraining.standing import find_next_command, list_caused_failures, load_training_decision, plan_required_work
 from ops.spending.bookings import LedgerReader, format_usd
 from ops.spending.ledger import open_ledger
 from ops.training.run.training_run import RunResult
@@ -194,13 +194,11 @@ def _describe_outcome(
     if decision is None:
         return "It has not reached a decision yet.", ""
     if not decision.fine_tune:
-        seed = snapshot.recipe.seed
+        step = find_next_command(snapshot, decision)
+        if not decision.train_anew and list_caused_failures(snapshot, decision):
+            return f"{stays} although it does not hold: {decision.why}.", step
         if decision.train_anew:
-            return f"{stays}: {decision.why}.", f"podium run {snapshot.recipe_file} --seed {seed}"
-        if list_caused_failures(snapshot, decision):
-            return f"{stays} although it does not hold: {decision.why}.", (
-                f"podium run {snapshot.recipe_file} --seed {seed + 1}"
-            )
+            return f"{stays}: {decision.why}.", step
         return f"{stays}, and nothing was trained: {decision.why}.", ""
     if made is None:
         return f"Version {change.version} is being fine-tuned: {decision.why}.", ""

@@ -31,7 +31,7 @@ class EngineThread:
 
     @classmethod
     def from_files(cls, files: VersionFiles, workspace: Workspace, settings: Serving) -> EngineThread:
-        """Load a version and serve it. Raises the errors of `LoadedVersion.read`."""
+        """Load a version and serve it. Raises the errors of `LoadedVersion.load`."""
         loaded = LoadedVersion.load(files, settings, workspace)
         return cls.from_loaded(loaded, workspace, settings)
 
@@ -43,12 +43,12 @@ class EngineThread:
         return thread
 
     def answer_question(self, problem: Problem, options: RequestOptions) -> Answer:
-        """Return the answer to a question. Raises the errors of `ServedRequest.run_coroutine`."""
+        """Return the answer to a question. Raises the errors of `ServedRequest.run`."""
         return self.run_coroutine(self._answer(problem, options, None))
 
     def stream_answer(self, problem: Problem, options: RequestOptions) -> Iterator[StepTrace | Fallback | Answer]:
         """Yield steps and fallbacks as they end, and finally the answer. Raises the errors of
-        `ServedRequest.run_coroutine`."""
+        `ServedRequest.run`."""
         progress: queue.SimpleQueue[StepTrace | Fallback | None] = queue.SimpleQueue()
         answer = asyncio.run_coroutine_threadsafe(self._answer(problem, options, progress), self._loop)
         answer.add_done_callback(lambda _: progress.put(None))

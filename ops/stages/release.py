@@ -13,6 +13,7 @@ from ops.alerts import notify
 from ops.alerts.catalogue import (
     CHAMPION_FALLS,
     CHAMPION_STAYS_BELOW,
+    CHAMPION_TOO_COSTLY,
     FIRST_STEP_INVALID,
     KEPT_BACK,
     PROMOTED,
@@ -151,7 +152,7 @@ def _publish_outcome(
 
 def _close_alerts_of_champion(workspace: Workspace, because: str) -> list[str]:
     """Close the alerts that another champion solves, and return a line about each for the message about it."""
-    solved = (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, FIRST_STEP_INVALID, KEPT_BACK, TRAIN_ANEW)
+    solved = (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, CHAMPION_TOO_COSTLY, FIRST_STEP_INVALID, KEPT_BACK, TRAIN_ANEW)
     return [f"This closes the alert: {title}" for title in close_alerts(workspace, solved, because)]
 
 

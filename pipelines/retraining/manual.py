@@ -11,7 +11,7 @@ from ops.config import Setup, Snapshot
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.retraining.estimate import Estimate
-from ops.retraining.standing import list_caused_failures, load_training_decision
+from ops.retraining.standing import find_next_command, load_training_decision
 from ops.retraining.story import write_retraining_page
 from ops.spending.bookings import format_usd
 from ops.workers.pool import compare_pools
@@ -123,9 +123,8 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
         kept_back = print_promotion(console, workspace)
     elif (champion := registry.find_champion(workspace)) is not None:
         console.print(f"Champion    version {champion.version}, as before")
-    seed = asked.recipe.seed if made.train_anew else asked.recipe.seed + 1
-    if made.train_anew or (list_caused_failures(asked, made) and not made.fine_tune):
-        console.print(f"Next        `podium run {asked.recipe_file} --seed {seed}` trains from the start", markup=False)
+    if command := find_next_command(asked, made):
+        console.print(f"Next        `{command}` trains from the start", markup=False)
     return kept_back
 
 

@@ -282,8 +282,8 @@ def alerts() -> str:
     """Write every alert with its command."""
     words = (
         "This page is for everyone who receives alerts. It lists every alert that Podium sends, with the command "
-        "that it recommends. An alert without a command says what has happened, and nobody has to do anything. "
-        "Words in capitals stand for values that the alert fills in. "
+        "that it recommends. An alert without a command says what has happened, and its text says if a person may "
+        "decide something. Words in capitals stand for values that the alert fills in. "
         "[Operate](../operate.md#alerts) explains how alerts are sent."
     )
     rows = [

@@ -3,8 +3,8 @@
 A generalist is a set of bounded algorithms that read a `Task`, and a probability with which each of their steps goes
 wrong. It does not know how a question was generated. Exact tools belong to `ops.synthetic.tools`.
 
-All generalists share one procedure (`thought`) and differ in their skills (`SKILLS`). The possible errors are the same
-for all of them, but not their frequency.
+All generalists share one procedure (the module `procedure`) and differ in their skills (`SKILLS`). The possible errors
+are the same for all of them, but not their frequency.
 """
 
 from __future__ import annotations

@@ -67,8 +67,9 @@ def build_scratch_model(
 def bucket_by_length(examples: Sequence[SftExample], batch: int, seed: int) -> list[SftExample]:
     """Return the examples in batches of similar length, with the batches in random order.
 
-    Similar lengths need little padding, and the random order avoids a trend. The setting `group_by_length` of the
-    library's own trainer goes from long to short again and again, with which the policy learns worse.
+    Similar lengths need little padding, and the random order avoids a trend. The library's own
+    setting `transformers.TrainingArguments.group_by_length` goes from long to short again and again, with which the
+    policy learns worse.
     """
     random, batches = Random(seed), []
     for start in range(0, len(examples), BUCKET_BATCHES * batch):

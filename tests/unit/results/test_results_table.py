@@ -14,6 +14,7 @@ import pytest
 from ops.config import Pool, Price, Worker
 from ops.core.digests import write_digest
 from ops.core.errors import DataError
+from ops.core.response_rows import RESPONSE_DEFAULTS, load_responses
 from ops.core.usage import Usage
 from ops.precaching.precache import write_responses
 from ops.results.measures import MEASURES
@@ -171,8 +172,10 @@ def test_responses_of_an_earlier_version_have_the_defaults_of_what_their_table_l
     file = tmp_path / "ada.parquet"
     write_responses([make_response(worker="ada", problem_id="1", status="ok", score=1.0)], file)
     expected = list(iterate_records(scan_responses(file)))
-    pq.write_table(pq.read_table(file).drop_columns(["reasoning_tokens"]), file)
+    read = load_responses(file)
+    pq.write_table(pq.read_table(file).drop_columns([*RESPONSE_DEFAULTS]), file)
     write_digest(file)
+    assert "stated_usd" in RESPONSE_DEFAULTS and load_responses(file) == read
     assert list(iterate_records(scan_responses(file))) == expected
     pq.write_table(pq.read_table(file).drop_columns(["score"]), file)
     write_digest(file)

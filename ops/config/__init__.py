@@ -22,7 +22,7 @@ from ops.config.loading import (
     with_pool,
 )
 from ops.config.operations import Drift, PoolChange, PromotionGate, Retraining, Serving
-from ops.config.pool import REQUEST_PARAMETERS, Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, normalize_tier
+from ops.config.pool import Pool, Price, RatesOfTier, ReasoningMarks, Serve, Worker, normalize_tier
 from ops.config.recipe import (
     TRANSFORMERS,
     VLLM,
@@ -64,7 +64,6 @@ from ops.config.training import (
 
 __all__ = [
     "ALERT_KINDS",
-    "REQUEST_PARAMETERS",
     "TRANSFORMERS",
     "VLLM",
     "Adaptive",

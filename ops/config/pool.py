@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from itertools import product
 from pathlib import Path
@@ -220,11 +219,6 @@ class ReasoningMarks(Settings):
     reasoning."""
 
 
-REQUEST_PARAMETERS = ("response_format",)
-"""Settings of a worker that a single request may replace, each under the name of OpenAI's parameter. They are part of
-the worker's identity, because they change the answer."""
-
-
 class Worker(Settings):
     """One entry of the pool: a model with its endpoint, its settings, its price and its limits."""
 
@@ -328,15 +322,6 @@ class Worker(Settings):
         return values
 
     @property
-    def request_parameters(self) -> dict[str, Any]:
-        """Return those of `REQUEST_PARAMETERS` that have a value, by name."""
-        return {name: value for name in REQUEST_PARAMETERS if (value := getattr(self, name)) is not None}
-
-    def with_request_parameters(self, parameters: Mapping[str, Any]) -> Worker:
-        """Return the worker with the parameters of one request in place of its own."""
-        return self.model_copy(update=dict(parameters)) if parameters else self
-
-    @property
     def service_tier(self) -> str | None:
         """Return the service tier that requests name in `extra_body`, "" for the standard one.
 
@@ -366,7 +351,7 @@ class Worker(Settings):
             include={
                 "model", "revision", "api_base", "temperature", "top_p", "top_k", "presence_penalty",
                 "max_tokens", "reasoning_effort", "thinking_budget", "extra_body", "api_version", "region",
-                "extra_headers", "reasoning_marks", "control_tokens", *REQUEST_PARAMETERS,
+                "extra_headers", "reasoning_marks", "control_tokens", "response_format",
             },
             exclude_none=True,
         )  # fmt: skip

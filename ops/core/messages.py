@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
 
 Message = dict[str, str]
 """One turn of a chat: ``{"role": "user" | "assistant", "content": text}``."""
+Parameters = Mapping[str, Any]
+"""Parameters of one request under OpenAI's names, such as `response_format`. They replace the worker's settings, both
+in the request and in the identity that is part of the response's key."""
+NO_PARAMETERS: Parameters = MappingProxyType({})
 
 
 class Namespace(StrEnum):

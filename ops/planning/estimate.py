@@ -305,7 +305,7 @@ class CallEstimator:
         else:
             prompt = sum(len(message["content"]) for message in planned.messages) / CHARACTERS_PER_TOKEN
             answer = min(answer, planned.worker.max_tokens)
-        prompts = Range(prompt, prompt, max_prompt_tokens(planned.messages, planned.worker.request_parameters))
+        prompts = Range(prompt, prompt, max_prompt_tokens(planned.worker, planned.messages))
         answers = Range(answer, answer, planned.worker.max_tokens)
         return self._build_estimate(planned.worker, prompts, answers, basis, usage)
 

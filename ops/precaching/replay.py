@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ops.config import Replay, Worker
 from ops.core.errors import ReplayMiss, WorkerRefused
-from ops.core.messages import Message, Sample
+from ops.core.messages import NO_PARAMETERS, Message, Parameters, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
@@ -88,20 +88,26 @@ class ReplayClient(WorkerClient):
         self._counting = threading.Lock()
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self,
+        worker: Worker,
+        messages: Sequence[Message],
+        *,
+        sample: int | Sample = 0,
+        turn: Turn = INDEPENDENT_CALL,
+        parameters: Parameters = NO_PARAMETERS,
     ) -> Response:
         """Return the recorded response, marked as `replayed`.
 
         If nothing was recorded, the setting "unscorable" raises `ReplayMiss`, and "live" calls the worker and raises
         the errors of `WorkerClient.complete`. Raises `WorkerRefused` if a refusal was recorded.
         """
-        response = self._find_response(worker, messages, sample)
+        response = self._find_response(worker, messages, sample, parameters)
         if response is not None:
             with self._counting:
                 self.counts.replayed += 1
             return response
         if self._replay.on_miss == "live":
-            return await super().complete(worker, messages, sample=sample, turn=turn)
+            return await super().complete(worker, messages, sample=sample, turn=turn, parameters=parameters)
         with self._counting:
             self.counts.failed += 1
         raise ReplayMiss(
@@ -109,8 +115,10 @@ class ReplayClient(WorkerClient):
             f"{self._replay.match}. Precache it, or set replay.on_miss: live in the recipe"
         )
 
-    def _find_response(self, worker: Worker, messages: Sequence[Message], sample: int | Sample) -> Response | None:
-        if (hit := self.cache.get(cache_key(worker.identity, messages, sample))) is not None:
+    def _find_response(
+        self, worker: Worker, messages: Sequence[Message], sample: int | Sample, parameters: Parameters
+    ) -> Response | None:
+        if (hit := self.cache.get(cache_key({**worker.identity, **parameters}, messages, sample))) is not None:
             return replace(clean_stored_response(worker, hit), cached=True, replayed=True)
         if self._replay.match == "problem":
             return self._recorded.find(worker, messages, sample)

@@ -25,7 +25,7 @@ from datetime import date
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ops.benchmarks.graded import read_graded_responses
 from ops.benchmarks.problem_files import group_by_benchmark, read_evaluation_questions, read_problems
@@ -50,7 +50,7 @@ from ops.retraining.champion import load_champion
 from ops.retraining.fine_tuning_start import get_champion_folder
 from ops.retraining.standing import load_comparable_rows
 from ops.workers.client import WorkerClient
-from ops.workers.scheduling import INDEPENDENT_CALL, Client, Turn
+from ops.workers.scheduling import Client
 
 ROUNDS_PER_YEAR = 365
 """The number of rounds, one a day, to which the probability of a false alarm refers."""
@@ -239,14 +239,14 @@ class DayClient:
     day: date
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **options: Any
     ) -> Response:
         """Return the worker's response of that day. Raises `ValueError` if `sample` has an index other than 0."""
         asked = Sample.of(sample)
         if asked.index:
             raise ValueError(f"sample index {asked.index}: a day asks each question once")
         own = replace(sample_of_day(self.day), repetition=asked.repetition)
-        return await self.client.complete(worker, messages, sample=own, turn=turn)
+        return await self.client.complete(worker, messages, sample=own, **options)
 
 
 def run_drift_round(setup: Setup, client: WorkerClient, settings: Drift, day: date) -> list[DriftRecord]:

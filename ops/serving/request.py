@@ -207,7 +207,7 @@ class ServedRequest:
         team = self.loaded.team
         if len(self._left) < len(team.ordinals):
             team = team.restrict_to(self._left)
-        return replace(team, client=self._budget, answer_parameters=self._options.worker_parameters)
+        return replace(team, client=self._budget)
 
     async def _write_workflow(self) -> WrittenWorkflow | None:
         """A workflow: greedy first, then sampled. None, with a fallback, where none is written."""
@@ -265,7 +265,10 @@ class ServedRequest:
         off."""
         limits = None if self._options.preference == "cost" else self.loaded.card.rounds
         team = team or self._make_team()
-        question = Question(self.answer.problem, team, number, written.completion, ParseResult(written.workflow))
+        question = Question(
+            self.answer.problem, team, number, written.completion, ParseResult(written.workflow),
+            parameters=self._options.model_dump(include={"response_format"}, exclude_none=True),
+        )  # fmt: skip
         then: FallbackAction = "kept" if number else "nothing"
         with self._measure_time("working_s"):
             try:

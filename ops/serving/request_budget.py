@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from ops.config import Price, Worker
 from ops.core.errors import OverBudget
-from ops.core.messages import Message, Sample
+from ops.core.messages import NO_PARAMETERS, Message, Parameters, Sample
 from ops.core.response import Response
 from ops.store import cache_key
 from ops.workers.client import WorkerClient
-from ops.workers.providers import max_prompt_tokens
+from ops.workers.providers import max_call_usd
 from ops.workers.replies import clean_stored_response
 from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 
@@ -45,19 +45,24 @@ class RequestBudget:
         """What the request's own calls have cost so far."""
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self,
+        worker: Worker,
+        messages: Sequence[Message],
+        *,
+        sample: int | Sample = 0,
+        turn: Turn = INDEPENDENT_CALL,
+        parameters: Parameters = NO_PARAMETERS,
     ) -> Response:
         """Return a worker's response, as `Client.complete` does. Raises `RequestBudgetExceededError` as well."""
-        price = self._prices[worker.name]
-        prompt_tokens = max_prompt_tokens(messages, worker.request_parameters)
-        worst = price.compute_max_usd(prompt_tokens, worker.max_tokens, worker.service_tier)
+        worst = max_call_usd(worker, self._prices[worker.name], messages, parameters)
         if self._left_usd < worst:
-            if (hit := self._client.cache.get(cache_key(worker.identity, messages, sample))) is not None:
+            key = cache_key({**worker.identity, **parameters}, messages, sample)
+            if (hit := self._client.cache.get(key)) is not None:
                 return clean_stored_response(worker, hit)
             await self._wait_until_affordable(worst, worker)
         self._reserved_usd += worst
         try:
-            response = await self._client.complete(worker, messages, sample=sample, turn=turn)
+            response = await self._client.complete(worker, messages, sample=sample, turn=turn, parameters=parameters)
             self.paid_usd += 0.0 if response.cached else response.cost_usd
             return response
         finally:

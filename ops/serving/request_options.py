@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, Strict, ValidationError, field_validator, model_validator
 
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import REQUEST_PARAMETERS, Settings, Vote
+from ops.config import Settings, Vote
 from ops.config.loading import clean_validation_message, suggest_correction
 from ops.core.errors import DataError
 from ops.core.problem import Problem
@@ -85,11 +85,6 @@ class RequestOptions(Settings):
         if self.response_format is not None and not self.is_open:
             raise ValueError("JSON is asked for: leave grader and choices out")
         return self
-
-    @property
-    def worker_parameters(self) -> dict[str, Any]:
-        """Return the parameters of the call of the worker that gives the answer, by name."""
-        return {name: value for name in REQUEST_PARAMETERS if (value := getattr(self, name)) is not None}
 
     @property
     def is_open(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ops.config import Worker
 from ops.core.errors import PodiumError
-from ops.core.messages import Message, Sample
+from ops.core.messages import NO_PARAMETERS, Message, Parameters, Sample
 from ops.core.response import Response
 from ops.spending.ledger import Ledger
 from ops.store import ClaimLost, ResponseCache, cache_material
@@ -80,7 +80,13 @@ class WorkerClient:
         )
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self,
+        worker: Worker,
+        messages: Sequence[Message],
+        *,
+        sample: int | Sample = 0,
+        turn: Turn = INDEPENDENT_CALL,
+        parameters: Parameters = NO_PARAMETERS,
     ) -> Response:
         """Return the worker's response to the messages, from the store if it was paid for before.
 
@@ -88,12 +94,9 @@ class WorkerClient:
         therefore stored as responses too. Identical concurrent calls are made only once, by one task of one of the
         processes that share the store. Raises the exceptions of `ops.workers.scheduling.Client`.
         """
-        parameters = worker.request_parameters
-        material = cache_material(worker.identity if parameters else self._find_identity(worker), messages, sample)
+        material = cache_material({**self._find_identity(worker), **parameters}, messages, sample)
         key = hashlib.sha256(material.encode()).hexdigest()
         request = Request(messages, Sample.of(sample), key, material, parameters)
-        if parameters:  # requests with different parameters share the worker's handle, and thereby its queue
-            worker = worker.with_request_parameters(dict.fromkeys(parameters))
         while True:
             if (hit := self.cache.get(key)) is not None:
                 self._count(cached=1)

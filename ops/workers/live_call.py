@@ -25,7 +25,7 @@ from tenacity import (
 
 from ops.config import Worker
 from ops.core.errors import ConfigError, OverBudget, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
-from ops.core.messages import Message, Sample
+from ops.core.messages import NO_PARAMETERS, Message, Parameters, Sample
 from ops.core.registry import find_plugin
 from ops.core.request_batches import Batcher
 from ops.core.response import Response
@@ -34,7 +34,7 @@ from ops.store import ClaimLost, ResponseCache
 from ops.workers.failures import TransientFailure, all_rejected_error, classify_failure, describe_error, may_be_billed
 from ops.workers.litellm_private import can_take_session
 from ops.workers.network import find_network_fault
-from ops.workers.providers import import_litellm, max_prompt_tokens, provider_error
+from ops.workers.providers import import_litellm, max_call_usd, provider_error
 from ops.workers.replies import find_reply_problem, impossible_usage_error, read_reply
 from ops.workers.reply_body import ReplyBody, convert_to_openai, keep_body
 from ops.workers.scheduling import Turn
@@ -134,7 +134,7 @@ class Account:
 
 
 class Request(NamedTuple):
-    """A request to a worker: the messages and the sample index of the answer."""
+    """A request to a worker: the messages, the sample index of the answer, and the request's parameters."""
 
     messages: Sequence[Message]
     sample: Sample
@@ -142,8 +142,7 @@ class Request(NamedTuple):
     """The key of the response in the store."""
     material: str
     """The text whose hash is the key (`ops.store.cache_material`)."""
-    parameters: Mapping[str, Any] = {}
-    """Parameters of this request, in addition to those of all requests to the worker (`ops.config.pool`)."""
+    parameters: Parameters = NO_PARAMETERS
 
 
 @dataclass
@@ -200,10 +199,7 @@ class Caller:
         queue_place, used_tokens = await queue.enter(key, prompt_chars, turn, is_retry=retries > 0), 0
         try:
             handle.raise_if_stopped()
-            worker = handle.worker
-            worst_usd = handle.price.compute_max_usd(
-                max_prompt_tokens(messages, worker.request_parameters), worker.max_tokens, worker.service_tier
-            )
+            worst_usd = max_call_usd(handle.worker, handle.price, messages, request.parameters)
             reserved = await self._reserve(worst_usd + handle.excess_usd, turn)
             outgoing = OutgoingCall(reserved, self.account.purpose, handle.worker.name, key)
             outgoing_request = _OutgoingRequest(self.recorder, outgoing, handle.worker.timeout_s)
@@ -217,14 +213,16 @@ class Caller:
                             reply = plugin.answer(messages, sample=request.sample, **handle.settings)
                         else:
                             settings = {**handle.settings, **request.parameters}
-                            async with outgoing_request.send(worker) as session_settings:
+                            async with outgoing_request.send(handle.worker) as session_settings:
                                 reply = await import_litellm().acompletion(
                                     messages=list(messages), **session_settings, **settings
                                 )
                     except (TimeoutError, provider_error()) as error:
                         reply = self._recover_reply(error, handle, messages, began, body)
                 elapsed_s = time.monotonic() - began - outgoing_request.waited_s
-                paid = read_reply(handle.worker, handle.price, messages, reply, body.read(), elapsed_s, retries)
+                paid = read_reply(
+                    handle.worker, handle.price, messages, reply, body.read(), elapsed_s, retries, request.parameters
+                )
                 response = paid.response
                 bill = Bill(
                     outgoing_request.reservation,

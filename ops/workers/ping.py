@@ -17,7 +17,7 @@ from ops.store import ResponseCache
 from ops.workers.client import WorkerClient
 from ops.workers.live_call import Account
 from ops.workers.pool_checks import find_unsent_settings
-from ops.workers.providers import find_price, is_remote, max_prompt_tokens, request_settings
+from ops.workers.providers import find_price, is_remote, max_call_usd, request_settings
 from ops.workers.replies import explain_missing_text
 
 QUESTION: list[Message] = [{"role": "user", "content": "Reply with the word OK."}]
@@ -96,8 +96,7 @@ def _find_wrong_setting(worker: Worker, file: Path | str) -> ConfigError | None:
 
 
 def _worst_usd(worker: Worker, file: Path | str) -> float:
-    prompt_tokens = max_prompt_tokens(QUESTION, worker.request_parameters)
-    return find_price(worker, file).compute_max_usd(prompt_tokens, worker.max_tokens, worker.service_tier)
+    return max_call_usd(worker, find_price(worker, file), QUESTION)
 
 
 def _describe_failure(error: PodiumError, worker: Worker) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from ops.config import Price, Worker
 from ops.config.base import key_problem
 from ops.core.errors import ConfigError
-from ops.core.messages import Message
+from ops.core.messages import NO_PARAMETERS, Message, Parameters
 from ops.core.registry import PROVIDERS, find_plugin, is_plugin
 from ops.workers.price_table import read_price
 
@@ -87,6 +87,7 @@ def request_settings(worker: Worker, file: Path | str) -> dict[str, Any]:
         "presence_penalty": worker.presence_penalty,
         "reasoning_effort": worker.reasoning_effort,
         "extra_body": worker.extra_body or None,
+        "response_format": worker.response_format,
         "extra_headers": worker.extra_headers,
         "api_key": _read_key(worker, provider, file),
     }
@@ -179,11 +180,21 @@ def find_price(worker: Worker, file: Path | str) -> Price:
     )  # fmt: skip
 
 
-def max_prompt_tokens(messages: Sequence[Message], parameters: Mapping[str, Any] | None = None) -> int:
-    """Return an upper bound of the number of prompt tokens of a request with these messages.
+def max_prompt_tokens(worker: Worker, messages: Sequence[Message], parameters: Parameters = NO_PARAMETERS) -> int:
+    """Return an upper bound of the number of prompt tokens of a request with these messages and parameters.
 
-    Each token of a byte-level tokenizer holds at least one byte. `parameters` are those of the worker's
-    `request_parameters`: a provider counts a JSON schema in them as a part of the prompt.
+    Each token of a byte-level tokenizer holds at least one byte. A provider counts the JSON schema of an answer as a
+    part of the prompt.
     """
-    stated = len(json.dumps(parameters).encode()) if parameters else 0
+    own = {} if worker.response_format is None else {"response_format": worker.response_format}
+    sent = {**own, **parameters}
+    stated = len(json.dumps(sent).encode()) if sent else 0
     return stated + sum(len(message["content"].encode(errors="replace")) + _TOKENS_PER_MESSAGE for message in messages)
+
+
+def max_call_usd(
+    worker: Worker, price: Price, messages: Sequence[Message], parameters: Parameters = NO_PARAMETERS
+) -> float:
+    """Return the highest possible cost of a call in USD."""
+    prompt_tokens = max_prompt_tokens(worker, messages, parameters)
+    return price.compute_max_usd(prompt_tokens, worker.max_tokens, worker.service_tier)

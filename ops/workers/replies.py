@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ops.config import Price, Worker
 from ops.core.errors import ConfigError, WorkerRefused
-from ops.core.messages import Message
+from ops.core.messages import NO_PARAMETERS, Message, Parameters
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, parse_reply_text, replace_surrogates
 from ops.core.response import Response
 from ops.core.usage import TOKEN_PARTS, Usage
@@ -59,6 +59,7 @@ def check_usage(
     text: str,
     finish_reason: str,
     body: object = None,
+    parameters: Parameters = NO_PARAMETERS,
 ) -> BookedUsage:
     """Return the provider's token counts if they are possible, or our own counts if it gives none.
 
@@ -67,7 +68,7 @@ def check_usage(
     the provider sent.
     """
     claim = getattr(reply, "usage", None)
-    max_prompt = max_prompt_tokens(messages, worker.request_parameters)
+    max_prompt = max_prompt_tokens(worker, messages, parameters)
     prompt_limit, completion_limit = max_prompt + HIDDEN_PROMPT_TOKENS, worker.max_tokens + OVERRUN_TOKENS
     claimed = read_claimed_usage(claim, prompt_limit, completion_limit)
     prompt = _check_claim(
@@ -186,18 +187,25 @@ class PaidReply(NamedTuple):
 
 
 def read_reply(
-    worker: Worker, price: Price, messages: Sequence[Message], reply: Any, body: object, elapsed_s: float, retries: int
+    worker: Worker,
+    price: Price,
+    messages: Sequence[Message],
+    reply: Any,
+    body: object,
+    elapsed_s: float,
+    retries: int,
+    parameters: Parameters = NO_PARAMETERS,
 ) -> PaidReply:
     """Return the response in LiteLLM's reply with its cost by the checked usage.
 
     `body` is the parsed body that the provider sent. `elapsed_s` is the duration of the call in seconds, and `retries`
-    the number of failed attempts before.
+    the number of failed attempts before. `parameters` are those of the request.
     """
     content = parse_body(body)
     text, reason, reasoned = _read_content(reply, content)
     meaning: FinishMeaning = interpret_finish_reason(reason, worker.finish_reasons)
     usage, impossible = check_usage(
-        worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body
+        worker, price, messages, reply, text, "length" if meaning == "length" else "stop", body, parameters
     )
     answer, reason, broken = _read_answer(worker, text, reason, meaning, reasoned=reasoned)
     if content is not None and content.error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ops.config import Worker
-from ops.core.messages import Message, Sample
+from ops.core.messages import NO_PARAMETERS, Message, Parameters, Sample
 from ops.core.response import Response
 
 _UNKNOWN_S = 1.0
@@ -78,12 +78,18 @@ class Client(Protocol):
     """A client that returns workers' responses."""
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self,
+        worker: Worker,
+        messages: Sequence[Message],
+        *,
+        sample: int | Sample = 0,
+        turn: Turn = INDEPENDENT_CALL,
+        parameters: Parameters = NO_PARAMETERS,
     ) -> Response:
         """Return the worker's response to the messages.
 
         ``sample`` distinguishes several answers to the same messages; a number is a sample index. ``turn`` tells the
-        worker's queue which work depends on the call.
+        worker's queue which work depends on the call. ``parameters`` belong to this request alone.
 
         Raises:
             WorkerUnreachable: there is no response, so the answer is unknown.

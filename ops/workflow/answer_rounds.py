@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from threading import Lock
 
 from ops.config import RoundLimits
-from ops.core.messages import Message, Sample
+from ops.core.messages import Message, Parameters, Sample
 from ops.core.problem import Problem
 from ops.grading import worker_prompt
 from ops.workflow.execution import PreviousRound, execute_workflow, truncate_middle
@@ -68,6 +68,8 @@ class Question:
     """The result of parsing `completion`, or None if the team is to parse it. A given workflow may have any length."""
     previous_round: Round | None = None
     """The executed round that the first completion continues, or None if the question starts with a first round."""
+    parameters: Parameters = field(default_factory=dict)
+    """The parameters of the requests that give the answer, which are those of each workflow's last step."""
 
 
 class _Conversation:
@@ -194,6 +196,7 @@ async def answer_questions(
                 execute_workflow(
                     workflow, worker_prompt(talk.problem), talk.team,
                     sample=talk.sample, previous=talk.previous_ending, on_step=on_step,
+                    parameters=questions[index].parameters,
                 )
             )  # fmt: skip
         # All executions are awaited before an error is raised, because calls in flight are paid for and must be cached.

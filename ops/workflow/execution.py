@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
-from ops.core.messages import Message, Sample
+from ops.core.messages import NO_PARAMETERS, Message, Parameters, Sample
 from ops.core.response import NO_RESPONSE, Response, ResponseStatus
 from ops.store import cache_key
 from ops.workers.litellm_private import fallback_tokenizer
@@ -82,12 +82,14 @@ async def execute_workflow(
     sample: int | Sample = 0,
     previous: PreviousRound | None = None,
     on_step: Callable[[StepTrace], None] | None = None,
+    parameters: Parameters = NO_PARAMETERS,
 ) -> WorkflowTrace:
     """Execute a workflow on a question with the workers of a team, and return the trace.
 
     `question` is the text that workers read (see `worker_prompt`). `sample` selects an independent sample of the
     workers' responses. `previous` is the end of the previous round if this is a recursive round. `on_step` is called
-    with each executed step when it ends.
+    with each executed step when it ends. `parameters` are those of the last step's request, because its response is the
+    answer.
 
     Independent steps run at the same time, and steps that cannot influence the answer do not run. After a step has
     failed, no other step starts, but calls in flight finish, because they are paid for and their responses are stored.
@@ -111,7 +113,7 @@ async def execute_workflow(
         previous = PreviousRound(
             previous.subtask, truncate_middle(previous.response, team.execution.carried_tokens).text
         )
-    run = _Execution(workflow, question, team, Sample.of(sample), previous, on_step)
+    run = _Execution(workflow, question, team, Sample.of(sample), previous, on_step, parameters)
     first, *others = sorted(run.needed_steps)
     try:
         async with run.deadline:
@@ -157,9 +159,10 @@ class _Execution:
         sample: Sample,
         previous: PreviousRound | None,
         on_step: Callable[[StepTrace], None] | None,
+        parameters: Parameters,
     ) -> None:
         self.workflow, self.question, self.team = workflow, question, team
-        self.sample, self.previous, self.on_step = sample, previous, on_step
+        self.sample, self.previous, self.on_step, self.parameters = sample, previous, on_step, parameters
         self.needed_steps = workflow.needed_steps()
         self.visible_steps = [workflow.visible_steps(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
@@ -186,17 +189,19 @@ class _Execution:
             return
         texts = {seen: self.shown[seen].text for seen in self.visible_steps[index]}
         messages = build_worker_messages(self.workflow, index, self.question, texts, self.previous)
-        parameters = self._request_parameters(index)
-        worker = self.team.workers[self.workflow.steps[index].worker].with_request_parameters(parameters)
+        parameters = self.parameters if index == len(self.workflow.steps) - 1 else NO_PARAMETERS
+        worker = self.team.workers[self.workflow.steps[index].worker]
         sample = self._sample_of_step(index)
-        self.keys[index] = cache_key(worker.identity, messages, sample)
+        self.keys[index] = cache_key({**worker.identity, **parameters}, messages, sample)
         started = self._elapsed()
         self.spans[index] = _Span(started, started, 0.0)
         before = max((self.work_s[seen] for seen in self.visible_steps[index]), default=0.0)
         clock = Stopwatch(before, self.team.execution.deadline_s, self._expire)
         turn = Turn(partial(self._remaining_s, index), clock.paused)
         try:
-            response = await self.team.client.complete(worker, messages, sample=sample, turn=turn)
+            response = await self.team.client.complete(
+                worker, messages, sample=sample, turn=turn, parameters=parameters
+            )
             self.responses[index] = response
             if response.is_blank:
                 problem, remedy = explain_missing_text(worker, response)
@@ -225,10 +230,6 @@ class _Execution:
 
     def _expire(self) -> None:
         self.deadline.reschedule(self.loop.time())
-
-    def _request_parameters(self, index: int) -> Mapping[str, Any]:
-        """Return the additional parameters of a step's request; only the last step has any, as it gives the answer."""
-        return self.team.answer_parameters if index == len(self.workflow.steps) - 1 else {}
 
     def _sample_of_step(self, index: int) -> Sample:
         """Return the sample of a step.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ops.config import Execution, Prompting, Worker
-from ops.core.messages import Message, Sample
+from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.workers.scheduling import INDEPENDENT_CALL, Client, Turn
+from ops.workers.scheduling import Client
 from ops.workflow.cards import WorkerCard
 from ops.workflow.few_shots import FewShot
 from ops.workflow.grammar import ParseResult, offered_ordinals, parse_workflow
@@ -20,9 +20,7 @@ from ops.workflow.prompt import build_conductor_messages
 class _NoClient:
     """A client that raises an error on every call, for a team whose workers appear only in prompts."""
 
-    async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
-    ) -> Response:
+    async def complete(self, worker: Worker, messages: Sequence[Message], **_: Any) -> Response:
         raise RuntimeError(f"worker {worker.name!r} cannot be asked: this team has no client")
 
 
@@ -46,8 +44,6 @@ class Team:
     """The description of each worker by ordinal. The prompt shows them if `prompting.cards` is True."""
     execution: Execution = field(default_factory=Execution)
     """The limits on the time of every workflow and on the responses that its steps pass on."""
-    answer_parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Request parameters, such as `response_format`, for the last step only, because its response is the answer."""
     offered: Sequence[int] | None = None
     """The ordinals of the workers on offer, or None if all workers are on offer."""
 

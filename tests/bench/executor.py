@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops.config import Worker, load_pool
-from ops.core.messages import Message, Sample
+from ops.core.messages import Message
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
@@ -123,7 +123,7 @@ class Sleeper:
         self._queues: dict[str, WorkerQueue] = {}
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self, worker: Worker, messages: Sequence[Message], *, turn: Turn = INDEPENDENT_CALL, **_: object
     ) -> Response:
         taken = self.latency(worker, messages)
         queue = self._queues.setdefault(worker.name, WorkerQueue(worker, durations=self._durations))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
+from ops.config import Worker
 from ops.workers.providers import max_prompt_tokens
 from tests.faults.remote import user
 
 ASK = user("What is 2+2?")
-MOST = max_prompt_tokens(ASK)
+MOST = max_prompt_tokens(Worker(name="remote", model="openai/x"), ASK)
 ANSWER = "The answer is 4."
 
 

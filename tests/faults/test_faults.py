@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 
 import pytest
@@ -11,7 +12,7 @@ from ops.core.errors import ConfigError, WorkerUnreachable
 from ops.core.response import Response
 from ops.core.usage import Usage
 from tests.faults.clients import MakeClient
-from tests.faults.remote import FaultServer, ask
+from tests.faults.remote import FaultServer, ask, user
 from tests.faults.server import FAULTS
 
 MODELS = ("openai/some-model", "hosted_vllm/some-model")
@@ -21,9 +22,7 @@ WAITS = ("hang", "trickle")
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_after_one_fault_the_answer_comes(
-    server: FaultServer, make_client: MakeClient, model: str, fault: str
-) -> None:
+def test_after_one_fault_the_answer_comes(server: FaultServer, make_client: MakeClient, model: str, fault: str) -> None:
     client = make_client()
     worker = server.worker(model=model, timeout_s=2.0 if fault in WAITS else 30.0, retries=2)
     ask(client, worker, "a first one, which shows that key and model are right")
@@ -52,11 +51,13 @@ def test_the_form_of_an_answer_is_sent_and_belongs_to_its_key(
     server: FaultServer, make_client: MakeClient, model: str
 ) -> None:
     client, plain = make_client(), server.worker(model=model)
-    formed = plain.model_copy(update={"response_format": {"type": "json_object"}})
-    for worker in (plain, formed, formed, plain):
-        ask(client, worker)
-    asked = [entry.get("response_format") for entry in server.came()]
-    assert asked == [None, {"type": "json_object"}], "each is asked and paid for once"
+    form, other = {"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}
+    formed = plain.model_copy(update={"response_format": other})
+    asked = [(plain, {}), (plain, {"response_format": form}), (formed, {}), (formed, {"response_format": form})]
+    for worker, parameters in [*asked, *reversed(asked)]:
+        asyncio.run(client.complete(worker, user("2+2?"), parameters=parameters))
+    sent = [entry.get("response_format") for entry in server.came()]
+    assert sent == [None, form, other], "each is asked and paid for once, and a request's form replaces the worker's"
 
 
 def test_a_key_that_is_revoked_in_the_end_is_the_configurations_fault_too(

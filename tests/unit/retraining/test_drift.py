@@ -39,7 +39,6 @@ from ops.retraining.drift import (
 from ops.retraining.revisions import act_on_drift, record_revisions
 from ops.store import cache_key
 from ops.synthetic.problems import generate_problems
-from ops.workers.scheduling import INDEPENDENT_CALL, Turn
 from tests.bench.drift import Provider as Simulated
 from tests.bench.drift import simulate
 from tests.builders import Answering
@@ -60,7 +59,7 @@ class Provider:
         self.kept: dict[tuple[str, int | Sample], Response] = {}
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, **_: object
     ) -> Response:
         key = cache_key(worker.identity, messages, 0), sample
         if key in self.kept:

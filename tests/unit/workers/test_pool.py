@@ -205,7 +205,7 @@ def test_an_embedded_tool_answers_through_the_same_client(client: Any) -> None:
     bill = find_price(worker, "").compute_usd(first.usage)
     assert bill == pytest.approx((first.prompt_tokens * 0.05 + first.completion_tokens * 0.2) / 1e6)
     assert client.ledger.total_usd("run") == pytest.approx(bill)
-    assert first.prompt_tokens <= max_prompt_tokens(messages)
+    assert first.prompt_tokens <= max_prompt_tokens(worker, messages)
 
 
 def test_the_difference_of_two_pools() -> None:

@@ -139,13 +139,11 @@ def test_the_total_says_how_the_parts_add_up(claim: dict[str, Any], prompt: int,
 def test_a_schema_of_the_answer_counts_as_a_part_of_the_prompt() -> None:
     schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(300)}}
     asked = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
-    reply = SimpleNamespace(usage=SimpleNamespace(prompt_tokens=4_000, completion_tokens=50))
-    worker = WORKER.with_request_parameters({"response_format": asked})
-    usage, impossible = check_usage(worker, Price(input=1, output=2), ASK, reply, TEXT, "stop")
-    assert (usage.prompt_tokens, impossible) == (4_000, None)
-    _, impossible = check_usage(WORKER, Price(input=1, output=2), ASK, reply, TEXT, "stop")
-    assert impossible is not None and "4000 prompt tokens" in impossible
-    assert max_prompt_tokens(ASK, worker.request_parameters) > 4_000, "the reservation covers it"
+    schema_tokens = max_prompt_tokens(WORKER, ASK, {"response_format": asked}) - max_prompt_tokens(WORKER, ASK)
+    assert schema_tokens > 4_000
+    formed = WORKER.model_copy(update={"response_format": asked})
+    assert max_prompt_tokens(formed, ASK) - max_prompt_tokens(WORKER, ASK) == schema_tokens
+    assert max_prompt_tokens(formed, ASK, {"response_format": asked}) == max_prompt_tokens(formed, ASK)
 
 
 @pytest.mark.parametrize(("stated", "usd", "believed"), [
@@ -162,7 +160,7 @@ def test_a_stated_cost_raises_what_is_booked_and_never_lowers_it(
     usage, impossible = check_usage(WORKER, price, ASK, SimpleNamespace(usage=claim), TEXT, "stop")
     assert (impossible is None) == believed
     assert price.compute_usd(usage) == pytest.approx(
-        price.compute_max_usd(max_prompt_tokens(ASK), 1000) if usd is None else usd
+        price.compute_max_usd(max_prompt_tokens(WORKER, ASK), 1000) if usd is None else usd
     )
 
 

@@ -56,6 +56,15 @@ def test_an_impossible_claim_is_booked_at_the_worst_case_and_stops_the_worker(
     assert client.ledger.total_usd("run") < 0.01
 
 
+def test_the_schema_of_an_answer_counts_as_a_part_of_the_prompt(server: FaultServer, client: WorkerClient) -> None:
+    schema = {"type": "object", "properties": {f"field_{number}": {"type": "string"} for number in range(150)}}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    server.order(plan=[reply(counts(3_000, 5))])
+    response = asyncio.run(client.complete(server.worker(), ASK, parameters={"response_format": form}))
+    assert (response.text, response.prompt_tokens) == (ANSWER, 3_000)
+    assert ask(client, server.worker(), sample=1).text, "the worker is not stopped"
+
+
 LONG = "The answer follows from the sum of both sides. " * 40
 """1,880 characters, of about 400 tokens."""
 

@@ -17,7 +17,7 @@ from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.workers.client import WorkerClient
-from ops.workers.scheduling import INDEPENDENT_CALL, Turn
+from ops.workers.scheduling import Turn
 from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -167,7 +167,7 @@ def test_a_clients_reported_waiting_does_not_count() -> None:
         """A client that waits for others before each call."""
 
         async def complete(
-            self, worker: Worker, messages: Sequence[Message], *, sample: int = 0, turn: Turn = INDEPENDENT_CALL
+            self, worker: Worker, messages: Sequence[Message], *, sample: int, turn: Turn, **_: object
         ) -> Response:
             with turn.waiting():
                 await asyncio.sleep(1000.0)

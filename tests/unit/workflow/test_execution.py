@@ -103,17 +103,18 @@ def test_fifty_steps_are_as_good_as_five(data: st.DataObject) -> None:
     ("said", "status"), [('{"a": 1}', "answered"), ("[" * 100_000, "malformed"), ("7 apples", "malformed")]
 )
 def test_the_form_of_the_answer_is_asked_of_the_last_step_alone(said: str, status: str) -> None:
-    asked: list[dict[str, Any] | None] = []
+    asked = []
 
-    def say(worker: Worker, _: Sequence[Message]) -> str:
-        asked.append(worker.response_format)
-        return said
+    class Forming(Answering):
+        async def complete(self, worker: Worker, messages: Sequence[Message], **options: Any) -> Response:
+            asked.append(dict(options["parameters"]))
+            return await super().complete(worker, messages, **options)
 
     form = {"type": "json_object"}
     workflow = Workflow((Step(0, "one"), Step(1, "two", "all")))
-    team = Team(WORKERS, Answering(say), answer_parameters={"response_format": form})
-    trace = asyncio.run(execute_workflow(workflow, QUESTION, team))
-    assert asked == [None, form]
+    team = Team(WORKERS, Forming(said))
+    trace = asyncio.run(execute_workflow(workflow, QUESTION, team, parameters={"response_format": form}))
+    assert asked == [{}, {"response_format": form}]
     assert trace.status == status
     assert trace.answer == (said if status == "answered" else None)
 

@@ -14,7 +14,7 @@ from ops.core.messages import Message, Sample
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.workers.queue import WorkerQueue
-from ops.workers.scheduling import INDEPENDENT_CALL, CallDurations, Client, Turn
+from ops.workers.scheduling import CallDurations, Client, Turn
 from ops.workflow.execution import execute_workflow
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.team import Team
@@ -69,7 +69,7 @@ class Queued:
         return self.queues.setdefault(worker.name, new)
 
     async def complete(
-        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample = 0, turn: Turn = INDEPENDENT_CALL
+        self, worker: Worker, messages: Sequence[Message], *, sample: int | Sample, turn: Turn, **_: object
     ) -> Response:
         queue = self.queue(worker)
         place = await queue.enter("call", 0, turn)

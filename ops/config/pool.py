@@ -19,7 +19,7 @@ from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, fi
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
-from ops.core.usage import TOKEN_PARTS, MeanUsage, Usage
+from ops.core.usage import TOKEN_PARTS, Usage
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """Facts about a worker: closed or open weights, a tool instead of a model, its speciality."""
@@ -147,21 +147,22 @@ class Price(TieredRates):
         """Return today's rates as a pool file states them, for a key or a record: without dates and defaults."""
         return self.rates_on().model_dump(exclude_defaults=True, exclude={"since", "later"})
 
-    def compute_usd(self, usage: Usage | MeanUsage, day: date | None = None) -> float:
+    def compute_usd(self, usage: Usage, day: date | None = None) -> float:
         """Return what the usage costs (USD) on that day; None: today (UTC).
 
         A cost that the provider states counts if it is higher than this count.
         """
         rates = self.rates_on(day).rates_for(usage.prompt_tokens, usage.service_tier)
-        usual = {"prompt_tokens": rates.input, "completion_tokens": rates.output}
-        rest: dict[str, float] = {whole: getattr(usage, whole) for whole in usual}
-        special = [(part, tokens) for part in TOKEN_PARTS if (tokens := getattr(usage, part.name))]
-        for part, tokens in special:
-            rest[part.whole] -= tokens
-        counted = sum(tokens * usual[whole] for whole, tokens in rest.items())
-        for part, tokens in special:
-            rate = getattr(rates, part.rate)
-            counted += tokens * (usual[part.whole] if rate is None else rate)
+        rate_of = {"prompt_tokens": rates.input, "completion_tokens": rates.output}
+        tokens_of: dict[str, float] = {whole: getattr(usage, whole) for whole in rate_of}
+        for part in TOKEN_PARTS:
+            if tokens := getattr(usage, part.name):
+                rate = getattr(rates, part.rate)
+                rate_of[part.name] = rate_of[part.whole] if rate is None else rate
+                tokens_of[part.whole], tokens_of[part.name] = tokens_of[part.whole] - tokens, tokens
+        counted = 0.0
+        for name, tokens in tokens_of.items():
+            counted += tokens * rate_of[name]
         return max(counted / 1e6, usage.stated_usd or 0.0)
 
     def compute_max_usd(
@@ -175,7 +176,7 @@ class Price(TieredRates):
         tiers = self.rates_on(day).tiers
         limits = {float(tier.above_prompt_tokens) for tier in tiers if tier.above_prompt_tokens is not None}
         return max(
-            self.compute_usd(MeanUsage(prompt, completion_tokens, service_tier=tier, **parts), day)
+            self.compute_usd(Usage(prompt, completion_tokens, service_tier=tier, **parts), day)
             for prompt in {prompt_tokens, *(limit for limit in limits if limit < prompt_tokens)}
             for tier in {"", _PRIORITY if service_tier is None else service_tier}
             for parts in _list_extreme_parts(prompt, completion_tokens)

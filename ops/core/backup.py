@@ -200,7 +200,6 @@ def _add_newer(source: Path, copied: Path) -> None:
         there.execute("ATTACH ? AS source", (_sqlite_uri(source, "ro"),))
         last = there.execute("SELECT coalesce(max(rowid), 0) FROM entries").fetchone()[0]
         there.execute("INSERT OR REPLACE INTO entries SELECT * FROM source.entries WHERE rowid > ?", (last,))
-        there.execute("INSERT OR IGNORE INTO identities SELECT * FROM source.identities")
 
 
 def _find_user_files(workspace: Workspace) -> tuple[list[Path], list[str]]:
@@ -302,7 +301,6 @@ def _merge_caches(ours: sqlite3.Connection) -> int:
     count = "SELECT count(*) FROM entries WHERE kind = 'response'"
     before = ours.execute(count).fetchone()[0]
     ours.execute("INSERT OR IGNORE INTO entries SELECT * FROM copy.entries")
-    ours.execute("INSERT OR IGNORE INTO identities SELECT * FROM copy.identities")
     return int(ours.execute(count).fetchone()[0]) - int(before)
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ops.core.errors import ConfigError, PodiumError, first_line
@@ -25,7 +25,8 @@ class PostgresServer:
 
     - `variable` is the environment variable that holds the URL.
     - `what` is the part's name in messages ("ledger").
-    - `version` and `tables` are the version of the tables and the statements that create them.
+    - `version` and `tables` are the version of the tables and the statements that create them. `earlier` maps an
+      earlier version to the statements that upgrade its tables to `version`.
     - `lock` is the number of the advisory lock under which they are created.
     - `unavailable` makes the error that is raised after the server has not answered for `patience_s` seconds.
 
@@ -40,6 +41,7 @@ class PostgresServer:
         *,
         version: int,
         tables: Sequence[str],
+        earlier: Mapping[int, Sequence[str]] | None = None,
         lock: int,
         unavailable: Callable[[str], PodiumError],
         patience_s: float = 60.0,
@@ -47,7 +49,7 @@ class PostgresServer:
         check_address(url, variable)
         self.name = hide_password(url)
         self._url, self._variable, self._what = url, variable, what
-        self._version, self._tables, self._advisory_lock = version, tables, lock
+        self._version, self._tables, self._earlier, self._advisory_lock = version, tables, earlier or {}, lock
         self._unavailable, self._patience_s = unavailable, patience_s
         self._psycopg = _psycopg(variable, self.name)
         self._lock = threading.RLock()
@@ -127,15 +129,16 @@ class PostgresServer:
         return f"podium_{self._what}"
 
     def _make_tables(self, connection: Any) -> None:
-        """Create the tables if they are missing. Raises `ConfigError` for tables of another version."""
+        """Create or upgrade the tables if necessary. Raises `ConfigError` for tables of another version."""
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._advisory_lock,))
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
             connection.execute("CREATE TABLE IF NOT EXISTS version (steps INTEGER NOT NULL)")
             row = connection.execute("SELECT steps FROM version").fetchone()
-            if row is None:
-                for statement in self._tables:
+            if row is None or row[0] in self._earlier:
+                for statement in self._tables if row is None else self._earlier[row[0]]:
                     connection.execute(statement)
+                connection.execute("DELETE FROM version")
                 connection.execute("INSERT INTO version VALUES (%s)", (self._version,))
             elif row[0] != self._version:
                 raise ConfigError(

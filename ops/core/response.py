@@ -37,16 +37,16 @@ class Response:
 
     @property
     def prompt_tokens(self) -> int:
-        return self.usage.prompt_tokens
+        return int(self.usage.prompt_tokens)
 
     @property
     def completion_tokens(self) -> int:
-        return self.usage.completion_tokens
+        return int(self.usage.completion_tokens)
 
     @property
     def tokens(self) -> int:
         """Prompt and completion tokens together."""
-        return self.usage.tokens
+        return int(self.usage.tokens)
 
     def as_stored(self) -> dict[str, Any]:
         """Return the stored fields by name; the fields of the usage are on the same level as the others.

@@ -58,18 +58,20 @@ CACHE = WorkspacePart(
     "cache", "cache/responses.sqlite", "PODIUM_CACHE_URL", ("responses", "entries WHERE kind = 'response'"),
     "responses", "responses would be paid for again",
 )  # fmt: skip
-STORE_VERSION = 4
+STORE_VERSION = 5
 """The version of the tables in the store's file (`ops.store.sqlite_file`)."""
-EARLIER_STORES = {
-    3: (
-        "ALTER TABLE responses RENAME TO entries",
-        "ALTER TABLE entries RENAME COLUMN response TO value",
-        "ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT 'response'",
-        "CREATE INDEX kinds ON entries (kind)",
-    ),
-}
-"""Maps an earlier version of the store, which held paid responses only, to the statements that upgrade it to
-`STORE_VERSION`."""
+_FROM_3 = (  # held paid responses only
+    "ALTER TABLE responses RENAME TO entries",
+    "ALTER TABLE entries RENAME COLUMN response TO value",
+    "ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT 'response'",
+    "CREATE INDEX kinds ON entries (kind)",
+)
+_FROM_4 = (
+    "DROP INDEX near", "DROP TABLE identities",
+    "ALTER TABLE entries DROP COLUMN messages", "ALTER TABLE entries DROP COLUMN worker",
+)  # fmt: skip
+EARLIER_STORES = {3: (*_FROM_3, *_FROM_4), 4: _FROM_4}
+"""Maps an earlier version of the store to the statements that upgrade it to `STORE_VERSION`."""
 REGISTRY = WorkspacePart(
     "registry", "mlflow/mlflow.db", "MLFLOW_TRACKING_URI", ("runs", "model_versions"), "runs and versions",
     "the champion and all versions would be unknown",

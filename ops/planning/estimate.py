@@ -25,7 +25,7 @@ from ops.core.errors import OverBudget
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow
-from ops.core.usage import MeanUsage, Usage
+from ops.core.usage import Usage
 from ops.grading import GRADERS
 from ops.precaching.precache import build_solo_messages
 from ops.spending.bookings import format_usd
@@ -120,7 +120,7 @@ ZERO = Range.exactly(0.0)
 class MeasuredUsage:
     """The measured mean tokens and latencies of the workers' calls."""
 
-    usage: Mapping[tuple[str, str], MeanUsage] = field(default_factory=dict)
+    usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
     """The mean usage of a call by (worker, benchmark). The benchmark "" stands for the mean over all benchmarks."""
     latency_s: Mapping[str, float] = field(default_factory=dict)
     """The mean latency of each worker's calls, in seconds."""
@@ -138,7 +138,7 @@ class MeasuredUsage:
                 seconds[row.worker].append(row.response.latency_s)
                 for benchmark in (row.benchmark, ""):
                     usages[row.worker, benchmark].append(row.response.usage)
-        means = {key: MeanUsage.of(every) for key, every in usages.items()}
+        means = {key: Usage.mean(every) for key, every in usages.items()}
         for purpose in _PURPOSES if ledger is not None else ():
             assert ledger is not None
             means |= {(worker, ""): mean for worker, mean in ledger.mean_usage(purpose).items()}
@@ -205,7 +205,7 @@ class CallEstimate(NamedTuple):
     """The worker's price per token."""
     service_tier: str | None = None
     """The provider's service tier that the worker's requests name, or None if they name none."""
-    parts: MeanUsage = MeanUsage()
+    parts: Usage = Usage()
     """The expected tokens of the prompt and of the answer that are billed at rates of their own, such as cached
     tokens."""
     basis: str = ""
@@ -309,7 +309,7 @@ class CallEstimator:
         answers = Range(answer, answer, planned.worker.max_tokens)
         return self._build_estimate(planned.worker, prompts, answers, basis, usage)
 
-    def _expected_answer(self, worker: Worker, benchmark: str, grader: str) -> tuple[MeanUsage | None, float, str]:
+    def _expected_answer(self, worker: Worker, benchmark: str, grader: str) -> tuple[Usage | None, float, str]:
         """Return the mean usage of the worker's own calls (or None), the expected tokens of the answer, and their
         basis."""
         measured = self._measured.usage
@@ -322,11 +322,11 @@ class CallEstimator:
         return (None, assume_answer_tokens(worker, grader), "") if alike is None else (None, alike, "alike")
 
     def _build_estimate(
-        self, worker: Worker, prompt: Range, answer: Range, basis: str, measured: MeanUsage | None = None
+        self, worker: Worker, prompt: Range, answer: Range, basis: str, measured: Usage | None = None
     ) -> CallEstimate:
         if worker.name not in self._prices:
             self._prices[worker.name] = find_price(worker, self._file)
-        price, parts = self._prices[worker.name], measured or MeanUsage()
+        price, parts = self._prices[worker.name], measured or Usage()
         return CallEstimate(prompt, answer, self._latency(worker, answer), price, worker.service_tier, parts, basis)
 
     def _latency(self, worker: Worker, answer: Range) -> Range:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.core.usage import MeanUsage
+from ops.core.usage import Usage
 from ops.spending.ledger_store import LedgerStore
 from ops.spending.sqlite_ledger import LocalLedgerStore
 
@@ -84,7 +84,7 @@ class LedgerReader:
         rows = self._store.read(lambda connection: connection.execute(query, (*values, count)).fetchall())
         return [SettledCall(*row) for row in rows]
 
-    def mean_usage(self, purpose: str) -> dict[str, MeanUsage]:
+    def mean_usage(self, purpose: str) -> dict[str, Usage]:
         """Return by worker the mean prompt and completion tokens of a settled call with this purpose, over all runs."""
         query = (
             "SELECT worker, CAST(sum(prompt_tokens) AS DOUBLE PRECISION) / sum(calls), "
@@ -92,7 +92,7 @@ class LedgerReader:
             "FROM spending WHERE purpose = ? GROUP BY worker"
         )
         rows = self._store.read(lambda connection: connection.execute(query, (purpose,)).fetchall())
-        return {worker: MeanUsage(prompt, answer) for worker, prompt, answer in rows}
+        return {worker: Usage(prompt, answer) for worker, prompt, answer in rows}
 
     def _sum(self, where: str, values: tuple[str, ...]) -> SpendingSum:
         query = f"SELECT {_SUMS} FROM spent WHERE {where}"

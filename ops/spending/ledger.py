@@ -408,7 +408,9 @@ def _list_holders(connection: SqlConnection) -> list[ProcessId]:
     return [ProcessId(*owner) for owner in connection.execute(query).fetchall()]
 
 
-def _sum_calls(calls: Iterable[tuple[str, str, str, int, int, float]]) -> Iterator[tuple[tuple[str, ...], list[float]]]:
+def _sum_calls(
+    calls: Iterable[tuple[str, str, str, float, float, float]],
+) -> Iterator[tuple[tuple[str, ...], list[float]]]:
     """Return the number of calls, tokens and USD for each (run, purpose, worker)."""
     sums: dict[tuple[str, ...], list[float]] = {}
     for run, purpose, worker, *amounts in calls:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from ops.core.atomic import replace_atomically
 from ops.core.messages import Sample
 from ops.core.sqlite import DamagedDatabaseError
-from ops.store.entries import Backend, Entry, Kind, StoredValue, canonical_json, decode_response, fingerprint
+from ops.store.entries import Backend, Entry, Kind, StoredValue, canonical_json, decode_response
 from ops.store.sqlite_file import SqliteBackend
 
 T = TypeVar("T")
@@ -46,20 +46,26 @@ class VerificationResult(NamedTuple):
 def list_contents(store: Backend) -> list[StoreContents]:
     """Return the contents of the store by kind and worker identity. Responses come first, and larger groups before
     smaller ones."""
-    sums: dict[tuple[str, int], tuple[int, int, float, float]] = {}
-    for kind, _, worker, created, size in store.iterate_headers():
-        entries, characters, oldest, newest = sums.get((kind, worker), (0, 0, created, created))
-        sums[kind, worker] = entries + 1, characters + size, min(oldest, created), max(newest, created)
-    models = {
-        worker: json.loads(text).get("model", UNKNOWN_MODEL) for worker, text in store.worker_identities().items()
-    }
+    sums: dict[tuple[str, str], tuple[int, int, float, float]] = {}
+    for entry in store.iterate_entries():
+        group, size, created = (entry.kind, entry.worker), len(entry.body) + len(entry.material), entry.created
+        entries, characters, oldest, newest = sums.get(group, (0, 0, created, created))
+        sums[group] = entries + 1, characters + size, min(oldest, created), max(newest, created)
     listing = [
-        StoreContents(kind, models.get(worker, UNKNOWN_MODEL) if kind == Kind.RESPONSE else "", *values)
+        StoreContents(kind, _read_model(worker) if kind == Kind.RESPONSE else "", *values)
         for (kind, worker), values in sums.items()
     ]
     return sorted(
         listing, key=lambda contents: (contents.kind != Kind.RESPONSE, -contents.entries, contents.kind, contents.model)
     )
+
+
+def _read_model(worker: str) -> str:
+    """Return the model in a worker's identity, which may be damaged."""
+    try:
+        return str(json.loads(worker)["model"])
+    except (ValueError, KeyError, TypeError):
+        return UNKNOWN_MODEL
 
 
 def prune_entries(
@@ -76,15 +82,15 @@ def prune_entries(
     `older_than_days`. A criterion that is None does not apply. `kinds` restricts both to these kinds. Other running
     processes may keep deleted responses in memory until they end.
     """
-    kept_workers = None if keep is None else {fingerprint(canonical_json(identity)) for identity in keep}
+    kept_workers = None if keep is None else set(map(canonical_json, keep))
     before = None if older_than_days is None else time.time() - 86_400 * older_than_days
     to_delete = (
-        (head.kind, head.key)
-        for head in store.iterate_headers()
-        if (not kinds or head.kind in kinds)
+        (entry.kind, entry.key)
+        for entry in store.iterate_entries()
+        if (not kinds or entry.kind in kinds)
         and (
-            (kept_workers is not None and head.kind == Kind.RESPONSE and head.worker not in kept_workers)
-            or (before is not None and head.created < before)
+            (kept_workers is not None and entry.kind == Kind.RESPONSE and entry.worker not in kept_workers)
+            or (before is not None and entry.created < before)
         )
     )
     return _delete_entries(store, to_delete, dry_run=dry_run)

@@ -27,11 +27,7 @@ class Kind(StrEnum):
     """A grader's verdict on a program that it has run."""
 
 
-_BEFORE = '{"messages":'
-_BETWEEN = '],"sample":'
-"""This text cannot occur inside a JSON string, in which quotes are escaped, and all values of a message are strings."""
-OPENING_CHARS = 96
-"""The number of characters at the beginning of a prompt that the index stores, in order to find related prompts."""
+_KINDS = frozenset(Kind)
 
 
 def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
@@ -43,32 +39,6 @@ def cache_material(identity: Mapping[str, Any], messages: Sequence[Message], sam
 def cache_key(identity: Mapping[str, Any], messages: Sequence[Message], sample: int | Sample) -> str:
     """Return the key of a response: the SHA-256 of `cache_material` as 64 hex digits."""
     return hashlib.sha256(cache_material(identity, messages, sample).encode()).hexdigest()
-
-
-class IndexedParts(NamedTuple):
-    """The indexed parts of a request: the beginning of its prompt, and 64-bit fingerprints of its messages and worker
-    identity."""
-
-    opening: str
-    messages: int
-    worker: int
-    identity: str
-    """The worker's identity as canonical JSON."""
-
-
-def extract_indexed_parts(material: str) -> IndexedParts:
-    """Return the indexed parts of a request without parsing its JSON; empty ones if the text is not a request."""
-    cut = material.find(_BETWEEN)
-    at = material.find(',"worker":', cut)
-    if not material.startswith(_BEFORE) or cut < 0 or at < 0:
-        return IndexedParts("", 0, 0, "")
-    messages, identity = material[len(_BEFORE) : cut + 1], material[at + len(',"worker":') : -1]
-    return IndexedParts(messages[:OPENING_CHARS], fingerprint(messages), fingerprint(identity), identity)
-
-
-def fingerprint(text: str) -> int:
-    """Return 64 bits of a text's hash as a signed integer, which SQLite and Postgres can store."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 _USUAL_FIELDS = ("text", "prompt_tokens", "completion_tokens", "cost_usd", "latency_s", "finish_reason")
@@ -112,22 +82,22 @@ class Entry(NamedTuple):
         return cls(kind, key, body, compute_checksum(kind, key, body), "", created)
 
     @property
+    def worker(self) -> str:
+        """The identity of a response's worker as canonical JSON, which is read without parsing the whole request.
+
+        It is "" if the text is not a request.
+        """
+        # The first separator cannot occur in the messages, whose values are strings, because their quotes are escaped.
+        _, is_request, rest = self.material.partition('],"sample":')
+        _, _, identity = rest.partition(',"worker":')
+        return identity[:-1] if is_request else ""
+
+    @property
     def is_sound(self) -> bool:
         """True if kind, key, request and value are what was written."""
-        if compute_checksum(self.kind, self.key, self.body) != self.checksum:
+        if self.kind not in _KINDS or compute_checksum(self.kind, self.key, self.body) != self.checksum:
             return False
         return self.kind != Kind.RESPONSE or self.key == hashlib.sha256(self.material.encode()).hexdigest()
-
-
-class EntryHeader(NamedTuple):
-    """The fields of an entry that are read when the whole store is listed."""
-
-    kind: str
-    key: str
-    worker: int
-    created: float
-    size: int
-    """The size of value and request in bytes."""
 
 
 class StoredValue(NamedTuple):
@@ -205,30 +175,13 @@ class Backend(Protocol):
         """Return the number of entries of one kind."""
         ...
 
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        """Yield the headers of all entries that exist during the whole iteration, in any order. Other processes may
-        write meanwhile."""
-        ...
-
     def iterate_entries(self) -> Iterator[Entry]:
-        """Yield the same entries as `iterate_headers`, with all fields."""
+        """Yield all entries that exist during the whole iteration, in any order. Other processes may write
+        meanwhile."""
         ...
 
     def find(self, prefix: str) -> Entry | None:
         """Return the first entry whose key begins with `prefix`; None if there is none."""
-        ...
-
-    def worker_identities(self) -> dict[int, str]:
-        """Return the workers' identities as canonical JSON, by their fingerprints."""
-        ...
-
-    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        """Yield the requests of stored responses that are similar to the request with these indexed parts, at most
-        `limit` of each kind.
-
-        First come those with the same messages, then those whose prompts follow in sorted order, then those whose
-        prompts precede.
-        """
         ...
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> Sequence[Claim | None]:

@@ -10,36 +10,33 @@ from ops.core.postgres import PostgresServer
 from ops.store.claims import Lease, LeasedClaim, LeasedClaims
 from ops.store.entries import (
     CACHE_URL,
-    OPENING_CHARS,
     Entry,
-    EntryHeader,
-    IndexedParts,
     Kind,
     StoredValue,
     claim_name,
-    extract_indexed_parts,
 )
 
-_VERSION = 1
+_VERSION = 2
 _LOCK = 5_121_204_389
 """The number of the advisory lock under which the tables are created. It is arbitrary but must not change."""
 _TABLES = (
-    # In "C" collation, prompts sort by their characters, as in the other databases.
+    # In "C" collation, keys sort by their characters, as in the other databases.
     """CREATE TABLE entries (
         kind TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, checksum TEXT NOT NULL,
         material TEXT NOT NULL, created DOUBLE PRECISION NOT NULL,
-        worker BIGINT NOT NULL, messages BIGINT NOT NULL, opening TEXT COLLATE "C" NOT NULL,
         PRIMARY KEY (kind, key))""",
-    "CREATE INDEX near ON entries (opening, messages) WHERE kind = 'response'",
-    "CREATE TABLE identities (worker BIGINT PRIMARY KEY, identity TEXT NOT NULL)",
     "CREATE TABLE claims (name TEXT PRIMARY KEY, token TEXT NOT NULL, until TIMESTAMPTZ NOT NULL)",
 )
+_EARLIER = {
+    1: (
+        "ALTER TABLE entries DROP COLUMN worker, DROP COLUMN messages, DROP COLUMN opening",
+        "DROP TABLE identities",
+    ),
+}
 _COLUMNS = "kind, key, body, checksum, material, created"
-_INSERT = f"""INSERT INTO entries ({_COLUMNS}, worker, messages, opening) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+_INSERT = f"""INSERT INTO entries ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)
     ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body, checksum = excluded.checksum,
-    material = excluded.material, created = excluded.created, worker = excluded.worker, messages = excluded.messages,
-    opening = excluded.opening"""
-_IDENTITY = "INSERT INTO identities VALUES (%s, %s) ON CONFLICT DO NOTHING"
+    material = excluded.material, created = excluded.created"""
 _UNTIL = "clock_timestamp() + make_interval(secs => {})"
 # Names are sorted, because two processes that lock the same rows in different orders would deadlock. A lease with the
 # same token was acquired by an attempt whose confirmation was lost.
@@ -67,7 +64,8 @@ class PostgresBackend:
     def __init__(self, url: str, *, lease_s: float = 30.0, patience_s: float = 60.0) -> None:
         self._server = PostgresServer(
             url, CACHE_URL, "store",
-            version=_VERSION, tables=_TABLES, lock=_LOCK, unavailable=CacheUnavailable, patience_s=patience_s,
+            version=_VERSION, tables=_TABLES, earlier=_EARLIER, lock=_LOCK, unavailable=CacheUnavailable,
+            patience_s=patience_s,
         )  # fmt: skip
         self.name = self._server.name
         self._claims = LeasedClaims(_PostgresLeases(self._server), lease_s)
@@ -77,18 +75,11 @@ class PostgresBackend:
         return {key: StoredValue(body, checksum) for key, body, checksum in rows}
 
     def insert(self, entries: Sequence[Entry]) -> None:
-        values, identities = [], {}
-        for entry in sorted(entries, key=lambda entry: entry.key):
-            parts = extract_indexed_parts(entry.material)
-            values.append((*entry, parts.worker, parts.messages, parts.opening))
-            if parts.worker:
-                identities[parts.worker] = parts.identity
+        values = sorted(entries, key=lambda entry: entry.key)
 
         def write(connection: Any) -> None:
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.executemany(_INSERT, values)
-                if identities:
-                    cursor.executemany(_IDENTITY, sorted(identities.items()))
 
         self._server.run(write)
 
@@ -103,36 +94,17 @@ class PostgresBackend:
         [(count,)] = self._all("SELECT count(*) FROM entries WHERE kind = %s", kind)
         return int(count)
 
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        columns = "kind, key, worker, created, octet_length(body) + octet_length(material)"
-        return (EntryHeader(*row) for row in self._pages(columns))
-
     def iterate_entries(self) -> Iterator[Entry]:
-        return (Entry(*row) for row in self._pages(_COLUMNS))
+        query = f"SELECT {_COLUMNS} FROM entries WHERE (kind, key) > (%s, %s) ORDER BY kind, key LIMIT {_PAGE}"
+        last: tuple[str, str] = ("", "")
+        while page := self._all(query, *last):
+            yield from (Entry(*row) for row in page)
+            last = page[-1][:2]
 
     def find(self, prefix: str) -> Entry | None:
         query = f"SELECT {_COLUMNS} FROM entries WHERE key >= %s AND key < %s ORDER BY key LIMIT 1"
         rows = self._all(query, prefix, prefix + "\x7f")  # keys are ASCII
         return Entry(*rows[0]) if rows else None
-
-    def worker_identities(self) -> dict[int, str]:
-        return dict(self._all("SELECT worker, identity FROM identities"))
-
-    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        same_opening = (
-            "opening = %s" if len(marks.opening) == OPENING_CHARS else "opening >= %s AND opening < %s || chr(127)"
-        )
-        opening = [marks.opening] * same_opening.count("%s")
-        queries: tuple[tuple[str, Sequence[Any]], ...] = (
-            (f"{same_opening} AND messages = %s", (*opening, marks.messages)),
-            ("opening >= %s ORDER BY opening", (marks.opening,)),
-            ("opening < %s AND opening > '' ORDER BY opening DESC", (marks.opening,)),
-        )
-        for where, values in queries:
-            rows = self._all(
-                f"SELECT material FROM entries WHERE kind = 'response' AND {where} LIMIT %s", *values, limit
-            )
-            yield from (material for (material,) in rows)
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> list[LeasedClaim | None]:
         return self._claims.try_claim([claim_name(kind, key) for key in keys])
@@ -147,13 +119,6 @@ class PostgresBackend:
     def _all(self, query: str, *values: Any) -> list[Any]:
         rows: list[Any] = self._server.run(lambda connection: connection.execute(query, values).fetchall())
         return rows
-
-    def _pages(self, columns: str) -> Iterator[Any]:
-        query = f"""SELECT {columns} FROM entries WHERE (kind, key) > (%s, %s) ORDER BY kind, key LIMIT {_PAGE}"""
-        last: tuple[str, str] = ("", "")
-        while page := self._all(query, *last):
-            yield from page
-            last = page[-1][:2]
 
 
 class _PostgresLeases:

@@ -12,23 +12,14 @@ from ops.store.claims import Lease, LeasedClaim, LeasedClaims
 from ops.store.entries import (
     CACHE_URL,
     Entry,
-    EntryHeader,
-    IndexedParts,
     Kind,
     StoredValue,
     claim_name,
-    extract_indexed_parts,
 )
 
 _PREFIX = "podium:{}:"
 """The prefix of the name of an entry of one kind. The entry's key follows it."""
 _CLAIM = "podium:claim:"
-_NEAR = "podium:near"
-"""A sorted set with an index of the responses. Its members consist of the prompt's beginning, the messages' fingerprint
-and the key; all have the same score, so that Redis sorts them as text."""
-_KEYS = "podium:keys:{}"
-"""The set with all keys of another kind than responses."""
-_IDENTITIES = "podium:identities"
 _PAGE = 500
 
 
@@ -58,25 +49,13 @@ class RedisBackend:
     def insert(self, entries: Sequence[Entry]) -> None:
         with self.translate_errors(), self._client.pipeline(transaction=True) as pipeline:
             for entry in entries:
-                parts, fields = extract_indexed_parts(entry.material), entry._asdict()
-                kind, key = fields.pop("kind"), fields["key"]
-                if kind == Kind.RESPONSE:
-                    fields |= {"worker": parts.worker, "near": _index_member(parts, key)}
-                    pipeline.zadd(_NEAR, {fields["near"]: 0})
-                else:
-                    pipeline.sadd(_KEYS.format(kind), key)
-                pipeline.hset(_entry_name(kind, key), mapping=fields)
-                if parts.worker:
-                    pipeline.hsetnx(_IDENTITIES, str(parts.worker), parts.identity)
+                fields = entry._asdict()
+                pipeline.hset(_entry_name(fields.pop("kind"), entry.key), mapping=fields)
             pipeline.execute()
 
     def delete(self, kind: str, keys: Sequence[str]) -> None:
         with self.translate_errors(), self._client.pipeline(transaction=True) as pipeline:
             for key in keys:
-                if kind == Kind.RESPONSE:
-                    pipeline.zrem(_NEAR, self._client.hget(_entry_name(kind, key), "near") or b"")
-                else:
-                    pipeline.srem(_KEYS.format(kind), key)
                 pipeline.delete(_entry_name(kind, key))
             pipeline.execute()
 
@@ -87,16 +66,21 @@ class RedisBackend:
         return stored_keys
 
     def count(self, kind: Kind) -> int:
-        with self.translate_errors():
-            response = kind is Kind.RESPONSE
-            return int(self._client.zcard(_NEAR) if response else self._client.scard(_KEYS.format(kind)))
-
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        for entry, worker in self._all():
-            yield EntryHeader(entry.kind, entry.key, worker, entry.created, len(entry.body) + len(entry.material))
+        with self.translate_errors():  # SCAN returns some names twice if entries are written meanwhile
+            return len(set(self._client.scan_iter(match=f"{_entry_name(kind, '')}*", count=_PAGE)))
 
     def iterate_entries(self) -> Iterator[Entry]:
-        return (entry for entry, _ in self._all())
+        for kind in Kind:
+            with self.translate_errors():
+                names = self._client.scan_iter(match=f"{_entry_name(kind, '')}*", count=_PAGE)
+                for page in _split_into_pages(names):
+                    with self._client.pipeline(transaction=False) as pipeline:
+                        for name in page:
+                            pipeline.hgetall(name)
+                        entries = pipeline.execute()
+                    for name, fields in zip(page, entries, strict=True):
+                        if fields:
+                            yield _entry(kind, name, fields)
 
     def find(self, prefix: str) -> Entry | None:
         with self.translate_errors():
@@ -105,28 +89,6 @@ class RedisBackend:
                     if fields := self._client.hgetall(name):
                         return _entry(kind, name, fields)
         return None
-
-    def worker_identities(self) -> dict[int, str]:
-        with self.translate_errors():
-            return {
-                int(worker): _decode_text(identity) for worker, identity in self._client.hgetall(_IDENTITIES).items()
-            }
-
-    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        same, opening = _index_member(marks, "").encode(), marks.opening.encode()
-        with self.translate_errors():
-            members = [
-                *self._client.zrange(_NEAR, b"[" + same, b"[" + same + b"\xff", bylex=True, offset=0, num=limit),
-                *self._client.zrange(_NEAR, b"[" + opening, b"+", bylex=True, offset=0, num=limit),
-                *self._client.zrange(
-                    _NEAR, b"(" + opening, b"-", desc=True, bylex=True, offset=0, num=limit
-                ),
-            ]  # fmt: skip
-        keys = [_decode_text(member).rpartition("\0")[2] for member in members]
-        for _, replies in self._ask_in_batches(
-            keys, lambda pipe, key: pipe.hget(_entry_name(Kind.RESPONSE, key), "material")
-        ):
-            yield from (_decode_text(material) for material in replies if material is not None)
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> list[LeasedClaim | None]:
         return self._claims.try_claim([claim_name(kind, key) for key in keys])
@@ -138,19 +100,6 @@ class RedisBackend:
         """Close the connections. The claims of this process remain."""
         with self.translate_errors():
             self._client.close()
-
-    def _all(self) -> Iterator[tuple[Entry, int]]:
-        for kind in Kind:
-            with self.translate_errors():
-                names = self._client.scan_iter(match=f"{_entry_name(kind, '')}*", count=_PAGE)
-                for page in _split_into_pages(names):
-                    with self._client.pipeline(transaction=False) as pipeline:
-                        for name in page:
-                            pipeline.hgetall(name)
-                        entries = pipeline.execute()
-                    for name, fields in zip(page, entries, strict=True):
-                        if fields:
-                            yield _entry(kind, name, fields), int(fields.get(b"worker", 0))
 
     def _ask_in_batches(
         self, keys: Sequence[str], send_request: Callable[[Any, str], object]
@@ -211,10 +160,6 @@ class _RedisLeases:
 
 def _entry_name(kind: str, key: str) -> str:
     return _PREFIX.format(kind) + key
-
-
-def _index_member(parts: IndexedParts, key: str) -> str:
-    return f"{parts.opening}\0{parts.messages % 2**64:016x}\0{key}"
 
 
 def _entry(kind: Kind, name: bytes, fields: dict[bytes, bytes]) -> Entry:

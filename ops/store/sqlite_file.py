@@ -14,14 +14,10 @@ from ops.core.sqlite import DamagedDatabaseError, SqliteFile, placeholders, spli
 from ops.core.workspace_parts import EARLIER_STORES, STORE_VERSION
 from ops.store.claims import LocalClaim, LocalClaims
 from ops.store.entries import (
-    OPENING_CHARS,
     Entry,
-    EntryHeader,
-    IndexedParts,
     Kind,
     StoredValue,
     claim_name,
-    extract_indexed_parts,
 )
 
 log = logging.getLogger(__name__)
@@ -31,21 +27,15 @@ _PAGE = 2000
 shrink."""
 
 
-# The index is on an expression, so that the beginning of the prompt is stored in the index only and not in a column.
-_OPENING = f"substr(material, 13, {OPENING_CHARS})"
 _SCHEMA = (
     """CREATE TABLE entries (
         key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum TEXT NOT NULL, material TEXT NOT NULL,
-        created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL,
-        kind TEXT NOT NULL DEFAULT 'response'
+        created REAL NOT NULL, kind TEXT NOT NULL DEFAULT 'response'
     )""",
-    "CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)",
-    f"CREATE INDEX near ON entries ({_OPENING}, messages)",
     "CREATE INDEX kinds ON entries (kind)",
 )
 _INSERT = """
-INSERT OR REPLACE INTO entries (key, value, checksum, material, created, worker, messages, kind)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO entries (key, value, checksum, material, created, kind) VALUES (?, ?, ?, ?, ?, ?)
 """
 # Texts are read as bytes, so that invalid UTF-8 is reported as damage and not as an error of reading.
 _COLUMNS = (
@@ -69,7 +59,7 @@ class SqliteBackend:
     """A `Backend` in a folder's file `responses.sqlite`, with the claims in a file beside it. The interface documents
     the methods.
 
-    A file of an earlier version, which held responses only, is upgraded when it is opened. A damaged file raises
+    A file of an earlier version is upgraded when it is opened. A damaged file raises
     `DamagedDatabaseError`, so that no response is paid for again before a user has decided to `repair` it.
     """
 
@@ -77,7 +67,6 @@ class SqliteBackend:
         file = folder / "responses.sqlite"
         self._file = SqliteFile(file, STORE_VERSION, _SCHEMA, earlier=EARLIER_STORES, remedy=_REPAIR)
         self._claims = LocalClaims(folder)
-        self._known: set[int] = set()
         self.name = str(self._file.path)
 
     def select(self, kind: Kind, keys: Sequence[str]) -> dict[str, StoredValue]:
@@ -110,37 +99,23 @@ class SqliteBackend:
         row = self._one("SELECT count(*) FROM entries WHERE kind = ?", kind)
         return int(row[0]) if row else 0
 
-    def iterate_headers(self) -> Iterator[EntryHeader]:
-        query = "kind, key, worker, created, length(CAST(value AS BLOB)) + length(CAST(material AS BLOB))"
-        return (EntryHeader(*row) for row in self._all(query))
-
     def iterate_entries(self) -> Iterator[Entry]:
-        return (_make_entry(*row) for row in self._all(_COLUMNS))
+        # A row that is replaced meanwhile gets a number beyond the end. Reading those as well might never end.
+        end = self._one("SELECT max(rowid) FROM entries")
+        query = f"SELECT rowid, {_COLUMNS} FROM entries WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
+        last = 0
+        while True:
+            with self._file.reading() as connection:
+                page = connection.execute(query, (last, end and end[0])).fetchall()
+            if not page:
+                return
+            yield from (_make_entry(*row[1:]) for row in page)
+            last = page[-1][0]
 
     def find(self, prefix: str) -> Entry | None:
         between = (prefix, prefix + "\x7f")  # keys are ASCII
         row = self._one(f"SELECT {_COLUMNS} FROM entries WHERE key >= ? AND key < ? ORDER BY key", *between)
         return None if row is None else _make_entry(*row)
-
-    def worker_identities(self) -> dict[int, str]:
-        with self._file.reading() as connection:
-            return dict(connection.execute("SELECT worker, identity FROM identities"))
-
-    def find_similar(self, marks: IndexedParts, limit: int) -> Iterator[str]:
-        # If the prompt is shorter than the indexed beginning, the latter also contains text that follows the prompt.
-        same_messages = (marks.opening, marks.opening + "\x7f", marks.messages)
-        queries: tuple[tuple[str, tuple[Any, ...]], ...] = (
-            (f"{_OPENING} = ? AND messages = ?", same_messages[::2])
-            if len(marks.opening) == OPENING_CHARS
-            else (f"{_OPENING} >= ? AND {_OPENING} < ? AND messages = ?", same_messages),
-            (f"{_OPENING} >= ? ORDER BY {_OPENING}", (marks.opening,)),
-            (f"{_OPENING} < ? AND {_OPENING} > '' ORDER BY {_OPENING} DESC", (marks.opening,)),
-        )
-        for where, values in queries:
-            query = f"SELECT CAST(material AS BLOB) FROM entries WHERE {where} LIMIT ?"
-            with self._file.reading() as connection:
-                rows = connection.execute(query, (*values, limit)).fetchall()
-            yield from (_decode_text(material) for (material,) in rows)
 
     def claim(self, kind: Kind, keys: Sequence[str]) -> list[LocalClaim | None]:
         return self._claims.try_claim([claim_name(kind, key) for key in keys])
@@ -167,7 +142,6 @@ class SqliteBackend:
 
         No other process may use the store meanwhile.
         """
-        self._known = set()
         aside = self._file.set_aside(why)
         if aside is None or not aside.is_file():
             return 0
@@ -188,35 +162,17 @@ class SqliteBackend:
     # ── reading and writing ──────────────────────────────────────────────────
 
     def _insert(self, entries: Sequence[Entry]) -> None:
-        values, new_identities = [], {}
-        for kind, key, body, checksum, material, created in entries:
-            parts = extract_indexed_parts(material)
-            values.append((key, body.decode(), checksum, material, created, parts.worker, parts.messages, kind))
-            if parts.worker not in self._known and parts.worker:
-                new_identities[parts.worker] = parts.identity
+        values = [
+            (key, body.decode(), checksum, material, created, kind)
+            for kind, key, body, checksum, material, created in entries
+        ]
         with self._file.writing() as connection:
             connection.executemany(_INSERT, values)
-            if new_identities:
-                connection.executemany("INSERT OR IGNORE INTO identities VALUES (?, ?)", list(new_identities.items()))
-        self._known |= new_identities.keys()
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
         with self._file.reading() as connection:
             row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
         return row
-
-    def _all(self, columns: str) -> Iterator[tuple[Any, ...]]:
-        # A row that is replaced meanwhile gets a number beyond the end. Reading those as well might never end.
-        end = self._one("SELECT max(rowid) FROM entries")
-        query = f"SELECT rowid, {columns} FROM entries WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT {_PAGE}"
-        last = 0
-        while True:
-            with self._file.reading() as connection:
-                page = connection.execute(query, (last, end and end[0])).fetchall()
-            if not page:
-                return
-            yield from (row[1:] for row in page)
-            last = page[-1][0]
 
 
 def _iterate_readable_entries(file: Path) -> Iterator[Entry]:

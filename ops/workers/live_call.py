@@ -35,10 +35,11 @@ from ops.workers.failures import TransientFailure, all_rejected_error, classify_
 from ops.workers.litellm_private import can_take_session
 from ops.workers.network import find_network_fault
 from ops.workers.providers import import_litellm, max_call_usd, provider_error
-from ops.workers.replies import find_reply_problem, impossible_usage_error, read_reply
+from ops.workers.replies import find_reply_problem, read_reply
 from ops.workers.reply_body import ReplyBody, convert_to_openai, keep_body
 from ops.workers.scheduling import Turn
 from ops.workers.session import run_before_sending, session_arguments
+from ops.workers.usage import impossible_usage_error
 from ops.workers.worker_handle import WorkerHandle
 
 
@@ -242,7 +243,7 @@ class Caller:
             if handle.remote and paid.impossible is not None:  # this stops further calls before they are sent
                 impossible = handle.usage_error = impossible_usage_error(handle.worker, paid.impossible, self.pool_file)
             handle.excess_usd = max(handle.excess_usd, response.cost_usd - worst_usd)
-            used_tokens = response.usage.tokens
+            used_tokens = response.tokens
             is_last_attempt = retries >= handle.worker.retries
             problem = find_reply_problem(
                 handle.worker, reply, response, has_answered=handle.has_answered, file=self.pool_file,

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ops.config import Price, RatesOfTier
+from ops.core.usage import TOKEN_PARTS
 
-_KEYS = {
-    "input": "input_cost_per_token",
-    "output": "output_cost_per_token",
-    "cached_input": "cache_read_input_token_cost",
-    "cache_write": "cache_creation_input_token_cost",
-    "reasoning": "output_cost_per_reasoning_token",
+_KEYS = {"input": "input_cost_per_token", "output": "output_cost_per_token"} | {
+    part.rate: part.litellm_key for part in TOKEN_PARTS
 }
 """Maps each rate to its key in LiteLLM's table. The key of a tier has a suffix: `_above_200k_tokens`, `_priority`, or
 both in this order."""
@@ -70,16 +67,15 @@ def _read_tier(entry: Mapping[str, Any], shorter: Mapping[str, Any], length: str
     own_output, own_reasoning = (entry.get(f"{_KEYS[name]}_{service}") for name in ("output", "reasoning"))
     if service and own_output is not None and own_reasoning is None:
         rates["reasoning"] = None  # a service tier with its own rate for output bills reasoning at that rate
-    return _drop_free_writes(rates)
+    return _drop_unknown_rates(rates)
 
 
 def _read_rates(part: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rates of one entry of `tiered_pricing`."""
     stated = {name: part.get(key) for name, key in _KEYS.items()}
     stated["output"] = entry.get(_KEYS["output"], 0.0) if stated["output"] is None else stated["output"]
-    return _drop_free_writes({name: None if rate is None else float(rate) * 1e6 for name, rate in stated.items()})
+    return _drop_unknown_rates({name: None if rate is None else float(rate) * 1e6 for name, rate in stated.items()})
 
 
-def _drop_free_writes(rates: dict[str, Any]) -> dict[str, Any]:
-    # Some entries state 0 although the provider bills tokens that are written to the cache as input.
-    return rates | {"cache_write": rates["cache_write"] or None}
+def _drop_unknown_rates(rates: dict[str, Any]) -> dict[str, Any]:
+    return rates | {part.rate: rates[part.rate] or None for part in TOKEN_PARTS if part.zero_means_unknown}

@@ -1,23 +1,20 @@
-"""`podium cache`: inspect, show, why-miss, export, prune, verify the store. The work is in `ops.store`."""
+"""`podium cache`: inspect, show, export, prune, verify the store. The work is in `ops.store`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ops.core.errors import DataError, find_similar_name, suggest_name
+from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from pipelines.commands.help import OrderedGroup
 from pipelines.commands.options import AS_JSON, POOL, wide_option
 from pipelines.commands.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from ops.core.problem import Problem
     from ops.store import Backend
-    from ops.store.cache_misses import CacheLookup
 
 
 _KINDS = ("response", "completion", "verdict")
@@ -105,7 +102,7 @@ def show(key: str, as_json: bool) -> None:
     store = open_backend(workspace.cache)
     entry = find_entry(store, key)
     if entry is None:
-        remedy = "Keys are 64 hex digits: why-miss and export give those of responses"
+        remedy = "Keys are 64 hex digits: `podium cache export` writes a table with those of responses"
         raise DataError(_name(workspace, store), key, "is not the key of a valid entry", remedy)
     if "messages" not in entry:
         print_json(entry)
@@ -121,72 +118,6 @@ def show(key: str, as_json: bool) -> None:
     for message in texts["messages"]:
         console.print(f"[bold]── {escape(message['role'])}[/]\n{escape(message['content'])}")
     console.print(f"[bold]── answer[/]\n{escape(texts['text'])}")
-
-
-@cache.command(
-    examples=(
-        ("Ask why the answer of a worker to a question of MMLU was not found.",
-         "podium cache why-miss --pool quickstart --worker librarian --benchmark mmlu --id 7"),
-        ("Ask the same about its second answer.",
-         "podium cache why-miss --pool quickstart --worker librarian --benchmark mmlu --id 7 --sample 1"),
-    ),
-)  # fmt: skip
-@click.option("--pool", type=POOL, required=True, help="The pool of the worker, a file in config/pools.")
-@click.option("--worker", required=True, metavar="NAME", help="The worker that was called.")
-@click.option("--benchmark", required=True, metavar="NAME", help="The benchmark of the question, for example mmlu.")
-@click.option("--id", "problem_id", required=True, metavar="ID", help="The id of the question within its benchmark.")
-@click.option(
-    "--sample", type=int, default=0, show_default=True, metavar="N",
-    help="The number of the answer, if a worker answers a question several times. The first has the number 0.",
-)  # fmt: skip
-@AS_JSON
-def why_miss(pool: str, worker: str, benchmark: str, problem_id: str, sample: int, as_json: bool) -> None:
-    """Explain why a response was not found in the store.
-
-    A stored response is reused only if the model, its settings and the prompt are the same. The command compares a call
-    that asks a worker one question with the entry of the store that resembles it most, and shows each difference. It
-    calls no model.
-    """
-    from ops.benchmarks.registry import is_confidential
-    from ops.config import load_pool, pool_file
-    from ops.precaching.precache import build_solo_messages
-    from ops.store import open_cache
-    from ops.store.cache_misses import explain_miss
-
-    workspace = Workspace.find()
-    chosen = load_pool(workspace.config, pool)
-    if worker not in chosen.names:
-        remedy = suggest_name(worker, chosen.names, "workers of the pool")
-        raise DataError(pool_file(workspace.config, pool), worker, "is not a worker of this pool", remedy)
-    messages = build_solo_messages(_problem(workspace, benchmark, problem_id))
-    lookup = explain_miss(open_cache(workspace.cache), chosen.worker(worker).identity, messages, sample)
-    confidential = is_confidential(benchmark)
-    if as_json:
-        differences = [dict(zip(_DIFFERENCE, row, strict=True)) for row in _differences(lookup, confidential)]
-        print_json({"stored": lookup.stored, "differences": differences})
-        return
-    _print_lookup(lookup, confidential)
-
-
-_DIFFERENCE = ("field", "asked", "nearest entry")
-
-
-def _differences(lookup: CacheLookup, confidential: bool) -> Iterator[tuple[str, str, str]]:
-    for field, asked, stored, at in lookup.differences:
-        texts = ("(not shown)", "(not shown)") if confidential and at is not None else (asked, stored)
-        yield field + (f" at character {at}" if at is not None else ""), *texts
-
-
-def _print_lookup(lookup: CacheLookup, confidential: bool) -> None:
-    if lookup.stored:
-        print_text("The response to this call is stored, so that the call is not paid for again.")
-        return
-    if lookup.nearest is None:
-        print_text("No response to this call is stored, and no stored prompt has the same beginning.")
-        return
-    print_text("No response to this call is stored. It differs from the most similar stored entry as follows:")
-    print_text()
-    print_table(("field", "this call", "stored entry"), list(_differences(lookup, confidential)), optional=())
 
 
 @cache.command(
@@ -283,22 +214,6 @@ def verify(repair: bool) -> None:
         click.echo(f"damaged: {kind} {key}".encode("ascii", "backslashreplace").decode())
     remedy = " and deleted" if repair else "; --repair deletes them" if report.damaged else ""
     print_text(f"{report.entries:,} entries read, {len(report.damaged)} damaged{remedy}")
-
-
-def _problem(workspace: Workspace, benchmark: str, problem_id: str) -> Problem:
-    from ops.benchmarks.problem_files import find_problem
-    from ops.core.problem import problem_key
-
-    key = problem_key(benchmark, problem_id)
-    files = [workspace.data / "shortlist.jsonl", *sorted((workspace.data / "raw").glob(f"{benchmark}-*.jsonl"))]
-    if (problem := find_problem(files, key)) is None:
-        from ops.benchmarks.registry import BENCHMARKS
-
-        remedy = "Correct the id, or load the questions with `podium data raw`"
-        if benchmark not in BENCHMARKS and (similar := find_similar_name(benchmark, BENCHMARKS)):
-            remedy = f"Did you mean --benchmark {similar}?"
-        raise DataError(workspace.data, key, "is neither among the loaded questions nor among the candidates", remedy)
-    return problem
 
 
 def _name(workspace: Workspace, store: Backend) -> str:

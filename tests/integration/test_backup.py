@@ -209,6 +209,10 @@ def as_earlier(file: Path) -> None:
     """Make a store one of the version that had responses only."""
     with sqlite3.connect(file) as connection:
         for statement in (
+            "CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)",
+            "ALTER TABLE entries ADD COLUMN worker INTEGER NOT NULL DEFAULT 0",
+            "ALTER TABLE entries ADD COLUMN messages INTEGER NOT NULL DEFAULT 0",
+            "CREATE INDEX near ON entries (substr(material, 13, 96), messages)",
             "DROP INDEX kinds",
             "ALTER TABLE entries DROP COLUMN kind",
             "ALTER TABLE entries RENAME COLUMN value TO response",

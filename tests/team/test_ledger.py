@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from ops.core.errors import ConfigError, LedgerUnavailable, OverBudget
-from ops.core.usage import MeanUsage, Usage
+from ops.core.usage import Usage
 from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import Bill, Ledger, OutgoingCall, open_ledger
 from ops.spending.postgres_ledger import SharedLedgerStore
@@ -47,7 +47,7 @@ def test_sums_are_those_of_the_local_ledger(postgres: Postgres, tmp_path: Path) 
     for name in ("by_run", "by_purpose", "by_worker", "by_month"):
         assert getattr(shared, name)() == getattr(local, name)()
     assert shared.by_run() == {"a": SpendingSum(0.875, 2, 20, 10, 1, 0.125), "b": SpendingSum(2.0, 1, 10, 5)}
-    assert shared.mean_usage("training") == local.mean_usage("training") == {"w": MeanUsage(10.0, 5.0)}
+    assert shared.mean_usage("training") == local.mean_usage("training") == {"w": Usage(10.0, 5.0)}
     assert [call[1:] for call in shared.latest_calls(9)] == [call[1:] for call in local.latest_calls(9)]
     assert shared.open_reservations() == {}
     shared.close()

@@ -265,7 +265,7 @@ def test_every_command_that_lists_or_shows_takes_json() -> None:
         for word in words:
             assert isinstance(found, click.Group)
             found = found.get_command(context, word) or found
-        if words[-1] in {"list", "show", "inspect", "why-miss", "status", "verdict", "ledger", "plan", "forecast"}:
+        if words[-1] in {"list", "show", "inspect", "status", "verdict", "ledger", "plan", "forecast"}:
             assert any("--json" in each.opts for each in found.params), words
 
 

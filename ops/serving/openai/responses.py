@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ops.core.problem import Problem
+from ops.core.usage import TOKEN_PARTS
 from ops.serving.answer import Answer, Fallback
 from ops.serving.openai.api_request import (
     COMMON_PARAMETERS,
@@ -188,11 +189,14 @@ def make_step_item(step: StepTrace, *, texts: bool) -> dict[str, Any]:
 
 def describe_usage(answer: Answer) -> dict[str, Any]:
     """Return the workers' tokens over all calls. The Conductor's own tokens cost nothing and are not included."""
-    usages = [response.usage for _, response in answer.responses]
+    details: dict[str, dict[str, float]] = {"prompt_tokens": {}, "completion_tokens": {}}
+    for part in TOKEN_PARTS:
+        name = part.reply_fields[0].rpartition(".")[2]
+        details[part.whole][name] = sum(getattr(response.usage, part.name) for _, response in answer.responses)
     return {
         "input_tokens": answer.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": sum(usage.cached_prompt_tokens for usage in usages)},
+        "input_tokens_details": details["prompt_tokens"],
         "output_tokens": answer.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": sum(usage.reasoning_tokens for usage in usages)},
+        "output_tokens_details": details["completion_tokens"],
         "total_tokens": answer.prompt_tokens + answer.completion_tokens,
     }

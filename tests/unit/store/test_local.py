@@ -24,8 +24,7 @@ from ops.core.sqlite import SqliteFile
 from ops.core.usage import Usage
 from ops.spending.ledger import Ledger
 from ops.store import Kind, ResponseCache, ValueStore, cache_key, cache_material, canonical_json
-from ops.store.admin import verify_entries
-from ops.store.cache_misses import explain_miss
+from ops.store.admin import list_contents, verify_entries
 from ops.store.responses import ENTRY_OVERHEAD_CHARS
 from ops.store.sqlite_file import SqliteBackend
 from tests.unit.store.conftest import RESPONSE
@@ -143,24 +142,34 @@ def test_a_file_of_another_version_is_refused_and_not_touched(tmp_path: Path, na
     assert list(tmp_path.glob("*damaged*")) == []
 
 
+@pytest.mark.parametrize(
+    ("version", "table", "value", "kind"),
+    [(3, "responses", "response", ""), (4, "entries", "value", ", kind TEXT NOT NULL DEFAULT 'response'")],
+)
 def test_paid_responses_of_an_earlier_version_are_carried_over(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int, table: str, value: str, kind: str
 ) -> None:
-    """The file as Podium wrote it when the store had responses only."""
+    """The file as Podium wrote it when the store had responses only (3), and when similar entries were indexed (4)."""
     messages = [{"role": "user", "content": "Question?"}]
     key, material = cache_key({"model": "m"}, messages, 0), cache_material({"model": "m"}, messages, 0)
     body = canonical_json(["Answer: 4", 10, 5, 2e-5, 0.25, "stop"])
     with sqlite3.connect(tmp_path / "responses.sqlite") as connection:
         connection.execute(
-            "CREATE TABLE responses (key TEXT PRIMARY KEY, response TEXT NOT NULL, checksum TEXT NOT NULL, "
-            "material TEXT NOT NULL, created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL)"
+            f"CREATE TABLE {table} (key TEXT PRIMARY KEY, {value} TEXT NOT NULL, checksum TEXT NOT NULL, "
+            f"material TEXT NOT NULL, created REAL NOT NULL, worker INTEGER NOT NULL, messages INTEGER NOT NULL{kind})"
         )
+        if kind:
+            connection.execute(f"CREATE INDEX kinds ON {table} (kind)")
         connection.execute("CREATE TABLE identities (worker INTEGER PRIMARY KEY, identity TEXT NOT NULL)")
-        connection.execute("CREATE INDEX near ON responses (substr(material, 13, 96), messages)")
+        connection.execute(f"CREATE INDEX near ON {table} (substr(material, 13, 96), messages)")
         checksum = hashlib.blake2b(body.encode(), digest_size=8).hexdigest()
-        connection.execute("INSERT INTO responses VALUES (?, ?, ?, ?, 1.0, 2, 3)", (key, body, checksum, material))
+        row = (key, body, checksum, material)
+        connection.execute(
+            f"INSERT INTO {table} (key, {value}, checksum, material, created, worker, messages) "
+            "VALUES (?, ?, ?, ?, 1.0, 2, 3)", row
+        )  # fmt: skip
         connection.execute("INSERT INTO identities VALUES (2, '{}')")
-        connection.execute("PRAGMA user_version=3")
+        connection.execute(f"PRAGMA user_version={version}")
     connection.close()
     before = (tmp_path / "responses.sqlite").read_bytes()
     with caplog.at_level(logging.WARNING):
@@ -168,7 +177,7 @@ def test_paid_responses_of_an_earlier_version_are_carried_over(
         response = cache.get(key)
     assert (response, len(cache)) == (replace(RESPONSE, retries=0, cached=True), 1)
     assert [text for text in caplog.messages if "carried over" in text] == caplog.messages[:1]
-    assert explain_miss(cache, {"model": "other"}, messages).differences[0].field == "worker.model"
+    assert [(each.model, each.entries) for each in list_contents(cache.backend)] == [("m", 1)]
     values = ValueStore(cache.backend, Kind.COMPLETION, str)
     values.put({"a": "a text"})
     assert (values.get(["a"]), len(cache), verify_entries(cache.backend)) == ({"a": "a text"}, 1, (2, ()))

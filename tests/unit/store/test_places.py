@@ -1,4 +1,4 @@
-"""Properties of every backend: round trips, damage, why-miss, inspection, pruning, verification, export."""
+"""Properties of every backend: round trips, damage, inspection, pruning, verification, export."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 
 from ops.config import Pool, Worker
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.store import Backend, Kind, ResponseCache, ValueStore, cache_key, cache_material
 from ops.store.admin import UNKNOWN_MODEL, export_responses, find_entry, list_contents, prune_entries, verify_entries
-from ops.store.cache_misses import ABSENT, explain_miss
 from ops.store.entries import Entry, compute_checksum
 from tests.unit.store.conftest import RESPONSE, OpenCache
 
@@ -22,7 +20,6 @@ MATHS = Worker(name="maths", model="openai/maths", temperature=0.2)
 CODER = Worker(name="coder", model="openai/coder", temperature=0.2)
 QUESTION = [{"role": "user", "content": "A farmer has 17 sheep and buys 4 more. How many now?\n\nSubtask: Solve."}]
 PAID = (Usage(10, 5), 2e-5, 0.25, "stop")
-SHORT = [{"role": "user", "content": "1+1?"}]
 
 
 def entry(
@@ -73,70 +70,6 @@ def test_a_damaged_entry_is_dropped_and_can_be_put_again(cache: ResponseCache, o
     assert open_cache().get(key) is not None
 
 
-# ── why-miss ─────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("messages", [QUESTION, SHORT])
-@pytest.mark.parametrize(
-    ("change", "field", "stored"),
-    [
-        ({"temperature": 0.7}, "worker.temperature", "0.2"),
-        ({"model": "openai/maths-2"}, "worker.model", '"openai/maths"'),
-        ({"revision": "2"}, "worker.revision", '""'),
-        ({"top_p": 0.5}, "worker.top_p", ABSENT),
-        ({"extra_body": {"thinking": {"on": True}}}, "worker.extra_body.thinking.on", ABSENT),
-    ],
-)
-def test_why_miss_names_the_worker_s_field(
-    cache: ResponseCache, messages: Any, change: dict[str, Any], field: str, stored: str
-) -> None:
-    store(cache, MATHS, messages)
-    verdict = explain_miss(cache, MATHS.model_copy(update=change).identity, messages)
-    assert not verdict.stored
-    assert [(difference.field, difference.stored) for difference in verdict.differences] == [(field, stored)]
-
-
-def test_why_miss_names_the_sample(cache: ResponseCache) -> None:
-    store(cache, MATHS, QUESTION, 0)
-    store(cache, CODER, QUESTION, 3)
-    [difference] = explain_miss(cache, MATHS.identity, QUESTION, 3).differences
-    assert (difference.field, difference.wanted, difference.stored) == ("sample", "3", "0")
-
-
-def test_why_miss_says_where_the_prompt_parts(cache: ResponseCache) -> None:
-    content = QUESTION[0]["content"]
-    for ending in ("Check.", "Solve it", "Guess."):
-        store(cache, MATHS, [{"role": "user", "content": content.replace("Solve.", ending)}])
-        store(cache, CODER, QUESTION)
-    [difference] = explain_miss(cache, MATHS.identity, QUESTION).differences
-    assert (difference.field, difference.at) == ("messages[0].content", content.index("Solve.") + len("Solve"))
-    assert difference.wanted.endswith("Solve.")
-    assert difference.stored.endswith("Solve it")
-
-
-def test_why_miss_names_a_missing_turn(cache: ResponseCache) -> None:
-    store(cache, MATHS, [*QUESTION, {"role": "assistant", "content": "I think 21."}])
-    differences = explain_miss(cache, MATHS.identity, QUESTION).differences
-    fields = {difference.field: difference.wanted for difference in differences}
-    assert fields == {"messages[1].content": ABSENT, "messages[1].role": ABSENT}
-
-
-def test_why_miss_of_a_hit_and_of_an_empty_cache(cache: ResponseCache) -> None:
-    assert explain_miss(cache, MATHS.identity, QUESTION).nearest is None
-    store(cache, MATHS, QUESTION)
-    assert explain_miss(cache, MATHS.identity, QUESTION).stored
-
-
-def test_why_miss_finds_the_same_messages_among_thousands_that_open_alike(cache: ResponseCache) -> None:
-    opening = "The same long question. " * 8
-    prompts = [[{"role": "user", "content": f"{opening}Subtask {n}"}] for n in range(2500)]
-    cache.put_many([entry(CODER, prompt) for prompt in prompts])
-    hot = CODER.model_copy(update={"temperature": 0.9})
-    for number in (0, 1234, 2499):
-        differences = explain_miss(cache, hot.identity, prompts[number]).differences
-        assert [difference.field for difference in differences] == ["worker.temperature"]
-
-
 # ── looking after it ─────────────────────────────────────────────────────────
 
 
@@ -167,7 +100,6 @@ def test_prune_by_pool_keeps_what_its_workers_ask_for(cache: ResponseCache, open
     assert cache.find_existing([kept, gone, hot]) == {kept}
     assert open_cache().get(gone) is None
     assert writer(cache.backend).get(["a"]) == {"a": "a text"}
-    assert not explain_miss(cache, CODER.identity, QUESTION).stored
 
 
 def test_prune_by_age(cache: ResponseCache) -> None:
@@ -225,9 +157,9 @@ def test_rows_that_come_while_all_are_read_do_no_harm(cache: ResponseCache) -> N
     for sample in range(20):
         store(cache, MATHS, QUESTION, sample)
     seen = set()
-    for number, head in enumerate(cache.backend.iterate_headers()):
+    for number, found in enumerate(cache.backend.iterate_entries()):
         store(cache, MATHS, QUESTION, 100 + number % 5)
-        seen.add(head.key)
+        seen.add(found.key)
     assert {cache_key(MATHS.identity, QUESTION, sample) for sample in range(20)} <= seen
 
 

@@ -7,14 +7,18 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ops.core.errors import CacheUnavailable, ConfigError
-from ops.store import CACHE_URL, ResponseCache, open_cache
+from ops.store import CACHE_URL, ResponseCache, cache_key, cache_material, open_cache
+from ops.store.admin import UNKNOWN_MODEL, list_contents
+from ops.store.entries import Entry
 from ops.store.postgres import PostgresBackend
 from ops.store.redis_server import RedisBackend
+from tests import needs
 from tests.unit.store.conftest import LEASE_S, RESPONSE, SERVERS, claims, holder, server_url, take
 
 
@@ -91,6 +95,37 @@ def test_an_unreachable_server_is_reported_without_its_password(kind: str) -> No
             ask()
         assert "s3cret" not in str(caught.value)
     assert "s3cret" not in cache.backend.name
+
+
+@needs.postgres
+def test_paid_responses_in_postgres_tables_of_an_earlier_version_are_carried_over(
+    request: pytest.FixtureRequest,
+) -> None:
+    import psycopg
+
+    url, key = server_url("postgres", request), cache_key({"model": "m"}, [], 0)
+    entry = Entry.from_response(key, cache_material({"model": "m"}, [], 0), RESPONSE, 1.0)
+    with psycopg.connect(url, options="-c search_path=podium_store") as connection:
+        for statement in (
+            "CREATE SCHEMA podium_store",
+            "CREATE TABLE version (steps INTEGER NOT NULL)",
+            "INSERT INTO version VALUES (1)",
+            """CREATE TABLE entries (
+                kind TEXT NOT NULL, key TEXT COLLATE "C" NOT NULL, body BYTEA NOT NULL, checksum TEXT NOT NULL,
+                material TEXT NOT NULL, created DOUBLE PRECISION NOT NULL,
+                worker BIGINT NOT NULL, messages BIGINT NOT NULL, opening TEXT COLLATE "C" NOT NULL,
+                PRIMARY KEY (kind, key))""",
+            "CREATE INDEX near ON entries (opening, messages) WHERE kind = 'response'",
+            "CREATE TABLE identities (worker BIGINT PRIMARY KEY, identity TEXT NOT NULL)",
+            "CREATE TABLE claims (name TEXT PRIMARY KEY, token TEXT NOT NULL, until TIMESTAMPTZ NOT NULL)",
+        ):
+            connection.execute(statement)
+        connection.execute("INSERT INTO entries VALUES (%s, %s, %s, %s, %s, %s, 2, 3, '')", entry)
+    cache = shared(url)
+    assert cache.get(key) == replace(RESPONSE, retries=0, cached=True)
+    cache.put_many([("another", "{}", RESPONSE)])
+    assert {(each.model, each.entries) for each in list_contents(cache.backend)} == {("m", 1), (UNKNOWN_MODEL, 1)}
+    claims(shared(url), "another")[0].release()
 
 
 def test_the_environment_names_the_cache(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ops.benchmarks.problem_files import write_problems
 from ops.config import Worker, load_pool
-from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
@@ -24,24 +20,17 @@ from tests.command import podium
 
 ROOT = Path(__file__).parents[3]
 SUM = make_problem(id="rlpr-001", question="What is two and two?")
-SECRET = make_problem(
-    id="gpqa-001", benchmark="gpqa_diamond", domain="science", split="test", grader="choice",
-    question="Which canary sings?", answer="A", choices=("this", "that"),
-)  # fmt: skip
-MISS = ["cache", "why-miss", "--pool", "quickstart", "--benchmark", "rlpr"]
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """Make a checkout with the real pools, a public and a confidential shortlisted problem, and one worker's answer."""
+    """Make a checkout with the real pools and one worker's answer."""
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "pools").symlink_to(ROOT / "config" / "pools")
     monkeypatch.setenv("PODIUM_ROOT", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
     made = Workspace(tmp_path)
-    write_problems(made.data / "shortlist.jsonl", [SUM])
-    write_problems(made.data / "raw" / "gpqa_diamond-test.jsonl", [SECRET])
-    store(made, guesser(made), SUM)
+    store(made, guesser(made))
     return made
 
 
@@ -49,21 +38,16 @@ def guesser(workspace: Workspace) -> Worker:
     return load_pool(workspace.config, "quickstart").worker("guesser")
 
 
-def store(workspace: Workspace, worker: Worker, problem: Problem) -> str:
-    cache, messages = ResponseCache(workspace.cache), build_solo_messages(problem)
+def store(workspace: Workspace, worker: Worker) -> str:
+    cache, messages = ResponseCache(workspace.cache), build_solo_messages(SUM)
     key, material = (make(worker.identity, messages, 0) for make in (cache_key, cache_material))
     cache.put_many([(key, material, Response("Answer: 4", Usage(10, 5), 0.001, 0.5, "stop"))])
     cache.close()
     return key
 
 
-def miss(worker: str = "guesser", problem: Problem = SUM, sample: int = 0) -> int:
-    which = ["--worker", worker, "--benchmark", problem.benchmark, "--id", problem.id, "--sample", str(sample)]
-    return podium("cache", "why-miss", "--pool", "quickstart", *which)
-
-
 def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    key = store(workspace, guesser(workspace), SUM)
+    key = store(workspace, guesser(workspace))
     values = ValueStore(open_backend(workspace.cache), Kind.COMPLETION, str)
     values.put({"x" * 64: "A workflow."})
     assert podium("cache", "inspect") == 0
@@ -79,37 +63,14 @@ def test_inspect_show_export_verify(workspace: Workspace, capsys: pytest.Capture
     assert "2 entries read, 0 damaged" in out
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [({}, "is stored"), ({"sample": 2}, "sample"), ({"worker": "editor"}, "worker.model")],
-    ids=["stored", "another sample", "another worker"],
-)
-def test_why_miss(workspace: Workspace, capsys: pytest.CaptureFixture[str], change: dict[str, Any], says: str) -> None:
-    assert miss(**change) == 0
-    assert says in capsys.readouterr().out
-
-
-def test_why_miss_shows_no_text_of_a_confidential_benchmark(
-    workspace: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store(workspace, guesser(workspace), replace(SECRET, question=f"{SECRET.question} Loudly?"))
-    assert miss(problem=SECRET) == 0
-    out = capsys.readouterr().out
-    assert "messages[0].content at character" in out
-    assert "canary" not in out
-    assert "Loudly" not in out
-
-
 def test_prune(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    store(workspace, guesser(workspace).model_copy(update={"temperature": 1.5}), SUM)
+    store(workspace, guesser(workspace).model_copy(update={"temperature": 1.5}))
     assert podium("cache", "prune", "--older-than", "0", "--kind", "verdict", "--dry-run") == 0
     assert "0 entries would be deleted of 2" in capsys.readouterr().out
     assert podium("cache", "prune", "--keep-pool", "quickstart", "--dry-run") == 0
     assert "1 entries would be deleted of 2" in capsys.readouterr().out
     assert podium("cache", "prune", "--keep-pool", "quickstart") == 0
     assert "1 entries deleted. The store now holds 1" in capsys.readouterr().out
-    assert miss() == 0
-    assert "The response to this call is stored" in capsys.readouterr().out
 
 
 def test_the_ledger_in_tables(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,8 +116,6 @@ def test_the_ledger_cuts_no_name(
         (["cache", "show", "ffff"], "is not the key of a valid entry"),
         (["cache", "prune"], "--keep-pool or --older-than"),
         (["cache", "prune", "--keep-pool", "nonesuch"], "does not exist"),
-        ([*MISS, "--worker", "x", "--id", "1"], "is not a worker of this pool. The workers of the pool are: "),
-        ([*MISS, "--worker", "guesser", "--id", "1"], "is neither among the loaded questions nor"),
     ],
 )
 def test_errors_say_what_to_do(

@@ -17,7 +17,7 @@ from ops.core.errors import OverBudget
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
-from ops.core.usage import MeanUsage, Usage
+from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.grading import configure
 from ops.planning.estimate import (
@@ -72,7 +72,7 @@ def estimated(
 
 def test_measured_tokens_give_the_expected_cost(cache: ResponseCache) -> None:
     usages = MeasuredUsage.from_rows([row("w", 100, 40), row("w", 200, 60), row("w", 0, 0, status="refused")])
-    assert usages.usage["w", "rlpr"] == MeanUsage(150.0, 50.0)
+    assert usages.usage["w", "rlpr"] == Usage(150.0, 50.0)
     total = estimated(plan_precache_calls(problems(10), [worker()], 3), cache, usages)
     assert (total.paid_calls, total.cached_calls, total.measured_calls) == (30, 0, 30)
     assert total.usd.expected == pytest.approx(30 * (150 * 2 + 50 * 8) / 1e6)
@@ -112,7 +112,7 @@ def test_without_measurements_the_prompts_lengths_and_max_tokens_bound_it(cache:
     assert made.measured_calls == 0
     assert "nothing was measured yet" in str(made)
     both = [worker(), worker("other")]
-    measured = MeasuredUsage({("other", "rlpr"): MeanUsage(10.0, 1.0)})
+    measured = MeasuredUsage({("other", "rlpr"): Usage(10.0, 1.0)})
     short = estimated(plan_precache_calls(problems(10), both, 1), cache, measured).workers["w"]
     assert short.usd.expected < made.usd.expected  # the others answer in one word, so this worker may too
     assert short.usd.high == made.usd.high
@@ -169,7 +169,7 @@ def test_measurements_of_the_worker_and_then_of_its_kind_take_precedence(cache: 
     assert expected(elsewhere) == pytest.approx((100 * 2 + 40 * 8) / 1e6)  # this worker on another benchmark
     others = [worker("other"), worker("tool", tags=("tool",)), worker()]
     completions = {"other": 10, "tool": 3, "gone": 999}
-    usages = MeasuredUsage({(name, "rlpr"): MeanUsage(9, tokens) for name, tokens in completions.items()})
+    usages = MeasuredUsage({(name, "rlpr"): Usage(9, tokens) for name, tokens in completions.items()})
     made = estimated(plan_precache_calls(problems(1), others, 1), cache, usages)
     assert (made.measured_calls, made.similar_calls) == (2, 1)
     prompt = sum(len(m["content"]) for m in build_solo_messages(problems(1)[0])) / 4

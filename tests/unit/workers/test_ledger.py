@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.core.errors import DataError, OverBudget
-from ops.core.usage import MeanUsage, Usage
+from ops.core.usage import Usage
 from ops.spending.bookings import SpendingSum
 from ops.spending.ledger import Bill, Ledger, OutgoingCall, Reservation
 from ops.spending.ledger_store import SqlConnection
@@ -51,7 +51,7 @@ def test_every_call_is_on_disk_and_in_the_sums(ledger: Ledger, tmp_path: Path) -
     ]
     assert abs(calls[0].at - time.time()) < 60
     assert [call.usd for call in ledger.latest_calls(1, "a")] == [1.0]
-    assert ledger.mean_usage("precache") == {"x": MeanUsage(20.0, 3.0)}
+    assert ledger.mean_usage("precache") == {"x": Usage(20.0, 3.0)}
     assert (ledger.total_usd("a"), ledger.total_usd("absent")) == (1.75, 0.0)
     assert ledger.by_purpose("a") == {"precache": SpendingSum(0.25, 1, 10, 5), "training": SpendingSum(1.5, 2, 20, 10)}
     assert ledger.by_purpose()["precache"].usd == 1.0
@@ -235,7 +235,7 @@ def test_settled_and_sent_calls_of_a_killed_process_are_spent_and_waiting_ones_f
     # The answer to the same question gives the cost of the lost call, which was paid as well.
     assert ledger.by_run() == {"run": SpendingSum(pytest.approx(0.3), 2, 10, 5, lost=1, lost_usd=0.1)}
     assert ledger.lost_keys_without_cost() == []
-    assert ledger.mean_usage("test") == {"w": MeanUsage(5.0, 2.5)}
+    assert ledger.mean_usage("test") == {"w": Usage(5.0, 2.5)}
 
 
 def test_a_call_that_was_sent_and_is_lost_counts_at_its_worst_case(ledger: Ledger) -> None:

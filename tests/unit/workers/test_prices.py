@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 
 from ops.config import Price, RatesOfTier, Worker
 from ops.core.response import Response
-from ops.core.usage import MeanUsage, Usage
+from ops.core.usage import TOKEN_PARTS, TokenPart, Usage
 from ops.results.outcome_rows import CallUsage
+from ops.serving.answer import Answer
+from ops.serving.openai.responses import describe_usage
 from ops.store.entries import Entry, StoredValue, decode_response
 from ops.workers.litellm_private import read_model_table
 from ops.workers.price_table import read_price
 from ops.workers.providers import import_litellm, max_prompt_tokens
-from ops.workers.replies import check_usage
+from ops.workers.usage import check_usage
+from ops.workflow.trace import StepTrace
+from tests.builders import make_problem
 from tests.faults.remote import user
 
 RATE = st.one_of(st.just(0.0), st.floats(0.001, 100.0))
@@ -53,7 +57,10 @@ def usages(draw: st.DrawFn, most_prompt: int = 4000, most_completion: int = 2000
     cached = int(prompt * draw(PART))
     written = int((prompt - cached) * draw(PART))
     tier = draw(st.sampled_from(["", "priority", "flex", "another"]))
-    return Usage(prompt, completion, cached, written, int(completion * draw(PART)), tier)
+    return Usage(
+        prompt, completion, cached_prompt_tokens=cached, cache_write_tokens=written,
+        reasoning_tokens=int(completion * draw(PART)), service_tier=tier,
+    )  # fmt: skip
 
 
 @settings(max_examples=300)
@@ -82,7 +89,7 @@ def test_the_worst_case_is_never_below_a_possible_usage(price: Price, usage: Usa
 def test_two_rates_and_two_counts_cost_what_they_always_did(price: Price, prompt: int, completion: int) -> None:
     plain = Price(input=price.input, output=price.output)
     assert plain.compute_usd(Usage(prompt, completion)) == (prompt * price.input + completion * price.output) / 1e6
-    assert plain.compute_usd(MeanUsage(prompt, completion)) == plain.compute_usd(Usage(prompt, completion))
+    assert plain.compute_usd(Usage(prompt, completion)) == plain.compute_usd(Usage(prompt, completion))
 
 
 ASK = user("What is 2+2? " * 40)
@@ -162,6 +169,35 @@ def test_a_stated_cost_raises_what_is_booked_and_never_lowers_it(
     assert price.compute_usd(usage) == pytest.approx(
         price.compute_max_usd(max_prompt_tokens(WORKER, ASK), 1000) if usd is None else usd
     )
+
+
+def nest(path: str, value: object) -> dict[str, Any]:
+    """Return the value at a path such as `prompt_tokens_details.cached_tokens`."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("part", "path"), [(part, path) for part in TOKEN_PARTS for path in part.reply_fields], ids=lambda one: str(one)
+)
+def test_each_part_follows_from_its_description(part: TokenPart, path: str) -> None:
+    """A part is read from each of its fields, billed at its rate, reserved, and listed in a served answer's usage."""
+    price = Price.model_validate({"input": 1, "output": 1, part.rate: 3})
+    reply = SimpleNamespace(usage={"prompt_tokens": 100, "completion_tokens": 50, **nest(path, 20)})
+    usage, impossible = check_usage(WORKER, price, ASK, reply, TEXT, "stop")
+    assert (getattr(usage, part.name), usage.tokens, impossible) == (20, 150, None)
+    assert price.compute_usd(usage) == pytest.approx((130 + 20 * 3) / 1e6)
+    assert price.compute_max_usd(100, 100) == pytest.approx((100 + 100 * 3) / 1e6)
+    table = {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-6, part.litellm_key: 3e-6}
+    assert read_price(table, "openai") == price
+    answer = Answer(make_problem(), "1")
+    answer.steps.append(StepTrace(0, "w", 0, "Add.", (), "ok", Response(TEXT, usage, 0.0, 0.0, "stop")))
+    described = describe_usage(answer)
+    details = described["input_tokens_details"] | described["output_tokens_details"]
+    assert set(details) >= {"cached_tokens", "cache_write_tokens", "reasoning_tokens"}
+    assert sum(details.values()) == details[part.reply_fields[0].rpartition(".")[2]] == 20
 
 
 def priced() -> list[str]:

@@ -15,7 +15,7 @@ from ops.core.errors import ConfigError, OverBudget, WorkerUnreachable
 from ops.core.usage import Usage
 from ops.workers.client import WorkerClient
 from ops.workers.providers import find_price
-from ops.workers.replies import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, check_usage
+from ops.workers.usage import HIDDEN_PROMPT_TOKENS, LONGEST_TOKEN_CHARS, OVERRUN_TOKENS, check_usage
 from tests.faults.claims import ANSWER, ASK, IMPOSSIBLE, MOST, counts, reply
 from tests.faults.remote import FaultServer
 from tests.unit.workers.conftest import together

@@ -41,8 +41,9 @@ class ResponseRow:
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
         """Return the row with the values of a table's columns. Raises `KeyError` or `TypeError` for a missing
-        column."""
-        return cls(response=Response.from_stored(columns), **{name: columns[name] for name in _ROW_FIELDS})
+        column, and `ValueError` for an unknown status."""
+        values = {name: columns[name] for name in _ROW_FIELDS}
+        return cls(response=Response.from_stored(columns), **values | {"status": Status(values["status"])})
 
     def as_columns(self) -> dict[str, Any]:
         """Return the row's values by column name, in the order of `COLUMNS`."""
@@ -97,10 +98,10 @@ def _read_table(file: Path) -> list[ResponseRow]:
         present = [name for name in COLUMNS if name in table.schema_arrow.names]
         if missing := [name for name in COLUMNS if name not in present and name not in OPTIONAL_COLUMNS]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
-        rows = [ResponseRow.from_columns(columns) for columns in table.read(present).to_pylist()]
-    if unknown := {row.status for row in rows} - set(STATUSES):
+        rows = table.read(present).to_pylist()
+    if unknown := {columns["status"] for columns in rows} - set(STATUSES):
         raise DataError(file, "column status", f"holds {', '.join(sorted(unknown))}", REMEDY)
-    return rows
+    return [ResponseRow.from_columns(columns) for columns in rows]
 
 
 def arrow_schema() -> Any:

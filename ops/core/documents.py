@@ -15,7 +15,7 @@ from ops.core.errors import DataError
 from ops.core.settings_files import read_yaml
 
 MEASUREMENTS = Path("docs") / "reference" / "measurements.md"
-"""The page of the documentation that shows the most important columns of all measured tables."""
+"""The page of the documentation that shows the most important columns of measured tables, and links to all of them."""
 SHOWN_FILE = "shown.yaml"
 """Name of the file that says which tables and columns of a command's text a page shows. It is in the folder named like
 the page."""
@@ -29,23 +29,30 @@ class Document(NamedTuple):
     """Tables as lists of rows, which are lists of cells. The first row of a table is its header."""
 
 
-def replace_marked_text(file: Path, mark: str, text: str) -> None:
+def replace_marked_text(file: Path, mark: str, text: str) -> Path:
     """Replace the text between the two lines `mark` of a page atomically, and create the page if it is missing.
 
+    Returns the page, or the folder of the CSV files if the page does not show the text.
+
     If the folder named like the page contains `shown.yaml`, all tables of `text` are written into CSV files in that
-    folder, and the page shows only the tables and columns that `shown.yaml` names. Raises `DataError` unless the page
-    contains the mark exactly twice.
+    folder, and the page shows only the tables and columns that `shown.yaml` names. If it names none for this mark, the
+    page stays as it is. Raises `DataError` unless a page that shows the text contains the mark exactly twice.
     """
+    folder = file.with_suffix("")
+    selects = (folder / SHOWN_FILE).is_file()
+    if selects and not read_yaml(folder / SHOWN_FILE).get(mark_slug(mark)):
+        _write_tables(folder, mark, parse_document(text))
+        return folder
     sections = (file.read_text(encoding="utf-8") if file.exists() else f"{mark}\n{mark}\n").split(mark)
     if len(sections) != 3:
         remedy = f"Write the line {mark} twice where the table belongs"
         raise DataError(file, mark, f"stands there {len(sections) - 1} times", remedy)
-    folder = file.with_suffix("")
-    if (folder / SHOWN_FILE).is_file():
+    if selects:
         document = parse_document(text)
         _write_tables(folder, mark, document)
         text = render_shown_tables(folder, mark, document)
     write_text(file, f"{sections[0]}{mark}\n\n{text.strip()}\n\n{mark}{sections[2]}")
+    return file
 
 
 def parse_document(text: str) -> Document:
@@ -66,8 +73,7 @@ def parse_document(text: str) -> Document:
 
 
 def render_shown_tables(folder: Path, mark: str, document: Document) -> str:
-    """Return what a page shows of a command's text according to `shown.yaml`, followed by links to the files with all
-    values.
+    """Return what a page shows of a command's text according to `shown.yaml`.
 
     A table or column that the text does not contain is left out, because a command that measures another recipe, or one
     seed instead of several, prints fewer tables.
@@ -77,8 +83,7 @@ def render_shown_tables(folder: Path, mark: str, document: Document) -> str:
     for number, columns in (wanted.get("tables") or {}).items():
         with suppress(IndexError, ValueError):  # the text has no such table or column
             parts.append(_select_columns(document.tables[int(number) - 1], columns))
-    files = ", ".join(f"[{name}]({folder.name}/{name})" for name in _table_names(mark, document))
-    return "\n\n".join([*parts, f"All values: {files}."])
+    return "\n\n".join(parts)
 
 
 def mark_slug(mark: str) -> str:
@@ -119,14 +124,17 @@ def _select_columns(table: Sequence[Sequence[str]], wanted: Mapping[str, Any]) -
     """Return the wanted columns and rows of a table as Markdown.
 
     `wanted["columns"]` maps the name of a column, or its number from 1 if two columns share a name, to its heading on
-    the page. `wanted["rows"]` is a regular expression that a row's cells must match.
+    the page. `wanted["rows"]` is a regular expression that a row's cells must match. `wanted["labels"]` maps a cell's
+    whole text to the text that the page shows instead.
     """
     head, *rows = table
+    labels: Mapping[str, str] = wanted.get("labels") or {}
     columns: Mapping[str, str] = wanted.get("columns") or {name: name for name in head}
     places = [int(name) - 1 if name.isdigit() else list(head).index(name) for name in columns]
-    kept = [row for row in rows if re.search(wanted.get("rows", ""), " | ".join(row).replace("**", ""))]
+    plain = [[cell.replace("**", "") for cell in row] for row in rows]
+    kept = [row for row in plain if re.search(wanted.get("rows", ""), " | ".join(row))]
     return format_markdown_table(
-        list(columns.values()), [[row[place].replace("**", "") for place in places] for row in kept]
+        list(columns.values()), [[labels.get(row[place], row[place]) for place in places] for row in kept]
     )
 
 

@@ -81,5 +81,6 @@ def study(
         return
     print_markdown(text, wide)
     if into is not None:
-        replace_marked_text(workspace.root / into, f"<!-- made by `podium study {name}` -->", text)
-        print_text(f"written to {into}")
+        page = workspace.root / into
+        written = replace_marked_text(page, f"<!-- made by `podium study {name}` -->", text)
+        print_text(f"written to {into if written == page else into.with_suffix('')}")

@@ -83,7 +83,7 @@ def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked:
 @dry_run_option
 @add_yes_option
 def main(recipe: str, seed: int | None, dry_run: bool, yes: bool) -> None:
-    """Score the recipe's baselines and write the table into docs/reference/measurements.md."""
+    """Score the recipe's baselines and write the table into a file beside docs/reference/measurements.md."""
     silence_tools()
     try:
         workspace = Workspace.find()
@@ -95,7 +95,7 @@ def main(recipe: str, seed: int | None, dry_run: bool, yes: bool) -> None:
         write_scores(setup, yes)
     except PodiumError as error:
         raise CommandError(str(error)) from error
-    click.echo(f"written to {MEASUREMENTS}")
+    click.echo(f"written to {MEASUREMENTS.with_suffix('')}")
 
 
 if __name__ == "__main__":

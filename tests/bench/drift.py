@@ -99,17 +99,21 @@ def _first_alarm(provider: Provider, settings: Drift, rounds: int, rng: np.rando
 def scenarios(swapped_at: int = 120) -> tuple[Provider, ...]:
     """Return the simulated providers of the table."""
     return (
-        Provider("unchanged, 98 % equal answers", 0.98),
-        Provider("unchanged, 60 % equal answers", 0.6),
-        Provider("unchanged, 60 % equal answers, 20 % unreachable", 0.6, outages=0.2),
-        Provider("replaced, 10 points worse", 0.9, swapped_at=swapped_at, lost=0.15, gained=0.05),
-        Provider("replaced, 15 points worse", 0.9, swapped_at=swapped_at, lost=0.2, gained=0.05),
-        Provider("replaced, 30 points worse", 0.9, swapped_at=swapped_at, lost=0.4, gained=0.1),
-        Provider("replaced, 15 points better", 0.9, swapped_at=swapped_at, lost=0.05, gained=0.2),
+        Provider("unchanged", 0.98),
+        Provider("unchanged", 0.6),
+        Provider("unchanged, unreachable for 20 % of the questions", 0.6, outages=0.2),
+        Provider("replaced by a model that is 10 points worse", 0.9, swapped_at=swapped_at, lost=0.15, gained=0.05),
+        Provider("replaced by a model that is 15 points worse", 0.9, swapped_at=swapped_at, lost=0.2, gained=0.05),
+        Provider("replaced by a model that is 30 points worse", 0.9, swapped_at=swapped_at, lost=0.4, gained=0.1),
+        Provider("replaced by a model that is 15 points better", 0.9, swapped_at=swapped_at, lost=0.05, gained=0.2),
         Provider(
-            "replaced, as accurate, right on other questions (20 %)", 0.9, swapped_at=swapped_at, lost=0.1, gained=0.1
+            "replaced by an equally accurate model: 10 % of the questions become wrong, and another 10 % right",
+            0.9,
+            swapped_at=swapped_at,
+            lost=0.1,
+            gained=0.1,
         ),
-        Provider("replaced, 30 points worse, 60 % equal answers", 0.6, swapped_at=swapped_at, lost=0.4, gained=0.1),
+        Provider("replaced by a model that is 30 points worse", 0.6, swapped_at=swapped_at, lost=0.4, gained=0.1),
     )
 
 

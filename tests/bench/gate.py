@@ -1,4 +1,6 @@
-"""The gate on a thousand simulated challengers of each kind, written into docs/reference: `make gate`."""
+"""The gate on a thousand simulated challengers of each kind, and the gain that it can detect, written into
+docs/reference: `make gate`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from ops.core.documents import MEASUREMENTS, replace_marked_text
+from ops.core.documents import MEASUREMENTS, format_markdown_table, replace_marked_text
 from ops.core.workspace import Workspace
 from ops.release.promotion import confidence_of_analysis
 from ops.results.statistics import Stratum, detectable_difference
@@ -59,22 +61,23 @@ def rows() -> Sequence[Row]:
         passed, tried = trial()
         made.append(Row(what, passed, tried, of, stated))
 
-    worse = f"worse by the margin ({100 * margin:.0f} points)"
+    worse = f"worse by {100 * margin:.0f} points"
     first = (1 - confidence_of_analysis(GATE, 1)) / 2
     add(f"{worse}, first challenger", "challengers", f"at most {first:.2%}", lambda: at_analysis(-margin, 1, 11))
     add("worse by 5 points, first challenger", "challengers", f"at most {first:.2%}", lambda: at_analysis(-0.05, 1, 12))
     for planned in (None, NIGHTS):
-        name = f"{worse}, one a night for {NIGHTS} nights" + (", `planned_analyses: 30`" if planned else "")
+        name = f"{worse}, one challenger a night for {NIGHTS} nights"
+        name += f", with `planned_analyses: {planned}`" if planned else ""
         add(name, SERIES, f"at most {chance:.1%}", lambda n=planned: over_nights(-margin, n, 13))
-    name = f"worse by the margin, one a night, if each were tested with the whole error probability of {chance:.1%}"
-    add(name, SERIES, "no limit", lambda: over_nights(-margin, 1, 14, counted=False))
+    name = f"{worse}, one challenger a night for {NIGHTS} nights, if the gate allowed {chance:.1%} to each of them"
+    add(name, SERIES, "not limited", lambda: over_nights(-margin, 1, 14, counted=False))
     for analysis in (1, NIGHTS):
         level = 1 - confidence_of_analysis(GATE, analysis)
         found = detectable_difference([Stratum(QUESTIONS, DISCORDANT)] * len(BENCHMARKS), alpha=level, power=0.8)
         better = found - margin
-        what = f"better by {100 * better:.1f} points, challenger {analysis}"
-        add(what, "challengers", "80 %", lambda b=better, k=analysis: at_analysis(b, k, 15))
-    add("better by 15 points, first challenger", "challengers", "more than 80 %", lambda: at_analysis(0.15, 1, 16))
+        what = f"better by {100 * better:.1f} points, {'first' if analysis == 1 else f'{analysis}th'} challenger"
+        add(what, "challengers", "80%", lambda b=better, k=analysis: at_analysis(b, k, 15))
+    add("better by 15 points, first challenger", "challengers", "more than 80%", lambda: at_analysis(0.15, 1, 16))
     return made
 
 
@@ -88,6 +91,27 @@ def table(made: Sequence[Row]) -> str:
     )
 
 
+def detectable_table() -> str:
+    """Return by how many points a challenger must be better than the champion to pass with a probability of 80 %.
+
+    It assumes seven benchmarks. A row is a number of questions and the share of them that both answer differently.
+    """
+    margin = GATE.max_loss_against_champion
+    planned = GATE.model_copy(update={"planned_analyses": NIGHTS})
+    names = ("first challenger", "2nd", "7th", "30th", "100th", f"each of {NIGHTS} planned")
+    confidences = [confidence_of_analysis(GATE, number) for number in (1, 2, 7, 30, 100)]
+    confidences.append(confidence_of_analysis(planned, 1))
+    made = [
+        (questions, f"{share:.0%}", *(
+            f"{100 * (detectable_difference([Stratum(questions, share)] * 7, alpha=1 - each, power=0.8) - margin):.1f}"
+            for each in confidences
+        ))
+        for questions in (100, 500)
+        for share in (0.1, 0.2)
+    ]  # fmt: skip
+    return format_markdown_table(("questions of each benchmark", "answered differently", *names), made)
+
+
 def _interval(row: Row) -> str:
     low, high = binomtest(row.passed, row.tried).proportion_ci()  # exact
     return f"{100 * low:.1f}–{100 * high:.1f} %"
@@ -96,7 +120,7 @@ def _interval(row: Row) -> str:
 def main() -> None:
     """Simulate, and write the table."""
     file = Workspace.find().root / MEASUREMENTS
-    text = table(rows())
+    text = f"{table(rows())}\n\n{detectable_table()}"
     replace_marked_text(file, MARK, text)
     print(text)
 

@@ -206,12 +206,12 @@ def traced() -> str:
 
 
 def main() -> int:
-    """Write all tables, or those named on the command line, into the page."""
+    """Write all tables, or those named on the command line, into files of docs/reference."""
     made = {"landing": (MARK, tables), "traced": (TRACED, traced)}
     for name in sys.argv[1:] or made:
         mark, table = made[name]
         replace_marked_text(Workspace.find().root / MEASUREMENTS, mark, table())
-        print(f"{MEASUREMENTS}: {name} written")
+        print(f"{MEASUREMENTS.with_suffix('')}: {name} written")
     return 0
 
 

@@ -160,13 +160,13 @@ def _replay(verdicts: Sequence[ReplayedGrade]) -> str:
 
 
 def main() -> int:
-    """Write the tables between their markers."""
+    """Write the tables into files of docs/reference."""
     if not MATRIX.is_file():
         print(f"{MATRIX.parent.name}/ is not beside the project: nothing to do")
         return 0
     text = report(matrix_rows(), replayed_verdicts())
     replace_marked_text(ROOT / MEASUREMENTS, MARK, text)
-    print(f"{text}\nwritten to {MEASUREMENTS}")
+    print(f"{text}\nwritten to {MEASUREMENTS.with_suffix('')}")
     return 0
 
 

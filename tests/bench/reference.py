@@ -270,8 +270,9 @@ def baselines() -> str:
         "This page is for everyone who compares a Conductor with other systems. It lists the baselines: the systems "
         "that answer the same questions with the same workers. A recipe names those to compare with under "
         "`evaluation.baselines`. Each baseline is a file in `ops/evaluation/baselines`, and [how it "
-        "works](../method.md) explains how they are compared. [Measurements](measurements.md#baselines) has their "
-        "scores.\n\n"
+        "works](../method.md) explains how they are compared. [Measurements](measurements.md#several-workflows-vote) "
+        "shows scores from ten seeds, and [baselines-reproduction.csv](measurements/baselines-reproduction.csv) has "
+        "scores of further baselines from one seed.\n\n"
         "The column *heading* is the name in tables of results. The column *calls for a question* gives the calls "
         "in pools of 2 to 9 workers. The last column says how the method differs from that of its authors.",
         make_baseline_table(),

@@ -238,12 +238,12 @@ def tables(outcomes: Outcomes) -> str:
 
 
 def main() -> int:
-    """Write the tables between their markers in docs/reference. Returns the exit status."""
+    """Write the tables into files of docs/reference. Returns the exit status."""
     if not (shared() / OUTCOMES).is_file():
         print(f"no outcomes at {shared() / OUTCOMES}: the tables stay as they are", file=sys.stderr)
         return 1
     replace_marked_text(Workspace.find().root / MEASUREMENTS, MARK, tables(load(shared())))
-    print(f"written to {MEASUREMENTS}")
+    print(f"written to {MEASUREMENTS.with_suffix('')}")
     return 0
 
 

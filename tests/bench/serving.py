@@ -62,7 +62,7 @@ OOD = ("aime25", "gpqa_diamond", "bigcodebench")
 """The benchmarks of the quickstart that it is not trained on."""
 AHEAD = 8
 """Sets of 240 questions."""
-PARTS = ("waited_s", "writing_s", "working_s", "latency_s")
+DURATIONS = ("waited_s", "writing_s", "working_s", "latency_s")
 CORES = f"{os.cpu_count()} cores ({platform.machine()}), which the clients used as well"
 Cells = tuple[object, ...]
 
@@ -238,7 +238,7 @@ def traces(url: str) -> str:
     page = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).raise_for_status().text
     found = dict(re.findall(r"^podium_traces_(stored_total|dropped_total|waiting) (\S+)$", page, re.MULTILINE))
     stored, dropped, waiting = (float(found[name]) for name in ("stored_total", "dropped_total", "waiting"))
-    return f"{stored:,.0f} were stored, {waiting:,.0f} were waiting and {dropped:,.0f} had been dropped"
+    return f"{stored:,.0f} traces had been stored, {waiting:,.0f} were waiting and {dropped:,.0f} had been dropped"
 
 
 def under_load(workspace: Workspace, clients: int, seconds: float, traced: float) -> Load:
@@ -247,7 +247,7 @@ def under_load(workspace: Workspace, clients: int, seconds: float, traced: float
         kept = traces(server.url)
     whole = done.whole
     times = [reply.seconds for reply in whole]
-    parts = [range_of([reply.body["podium"][name] for reply in whole]) for name in PARTS]
+    parts = [range_of([reply.body["podium"][name] for reply in whole]) for name in DURATIONS]
     fallbacks = sum(bool(reply.body["podium"]["fallbacks"]) for reply in whole)
     row = (
         clients, f"{traced:g}", done.statuses, range_of(times), *parts, f"{len(whole) / seconds:.1f}",
@@ -355,8 +355,8 @@ def main() -> None:
     head = (
         f"The quickstart's champion was measured for {chosen.seconds:g} s for each row, on {CORES}. The load average "
         f"at the end was {psutil.getloadavg()[0]:.1f}. {loads[0].start} With {most} clients, storing traces multiplied "
-        f"the server's CPU time for an answer by {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. When the load ended, of "
-        f"the traces {loads[-1].traces}."
+        f"the server's CPU time for an answer by {loads[-1].cpu_ms / loads[-2].cpu_ms:.2f}. When the load ended, "
+        f"{loads[-1].traces}."
     )
     columns = (
         "clients", "traced", "responses", "whole request", "wait for admission", "writing, with its queue",

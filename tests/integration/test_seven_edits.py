@@ -1,7 +1,7 @@
 """A champion's pool edited in seven ways while daemon and sensor are on: the planned work happens, once.
 
 It needs a pipeline run, a daemon, and runs in separate processes, so it takes minutes. `test_pool_changed` has the
-sensor's ticks alone. With `-s` it prints the event log as the table of docs/reference/measurements.md.
+sensor's ticks alone. With `-s` it prints the event log as a table.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from ops.core.documents import (
     MEASUREMENTS,
     Document,
     mark_slug,
-    parse_document,
     read_tables,
     render_shown_tables,
     replace_marked_text,
@@ -72,44 +71,54 @@ def test_a_page_without_its_two_marks_is_unchanged(tmp_path: Path, text: str) ->
 
 def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
     text = read(ROOT / MEASUREMENTS) + read(ROOT / "docs" / "serving.md")
+    shown = read_yaml((ROOT / MEASUREMENTS).with_suffix("") / "shown.yaml")
     named = [f"<!-- made by `podium study {name}` -->" for name in load_all_studies(ROOT / "config")]
     for file in (ROOT / "tests" / "bench").glob("*.py"):
         named += re.findall(r'"(<!-- made by [^"]+ -->)"', read(file))
     assert len(named) > 12
-    assert {mark: text.count(mark) for mark in named} == dict.fromkeys(named, 2)
+    expected = {mark: 0 if shown.get(mark_slug(mark), "elsewhere") == {} else 2 for mark in named}
+    assert {mark: text.count(mark) for mark in named} == expected
 
 
 def test_the_measurements_show_what_their_files_hold() -> None:
     page = ROOT / MEASUREMENTS
     folder, text = page.with_suffix(""), read(page)
-    shown, files = read_yaml(folder / "shown.yaml"), {"shown.yaml"}
+    shown = read_yaml(folder / "shown.yaml")
     for mark in dict.fromkeys(re.findall(r"<!-- made by .* -->", text)):
-        between = text.split(mark)[1].strip()
-        document = Document(parse_document(between).prose.partition("\n\nAll values: ")[0], read_tables(folder, mark))
-        linked = re.findall(r"\(measurements/([\w.-]+)\)", between)
-        *parts, _ = render_shown_tables(folder, mark, document).split("\n\n")
-        assert between.startswith("\n\n".join(parts)), mark
-        assert len(linked) >= len(document.tables) > 0, mark
-        assert len(parts) >= len((shown.get(mark_slug(mark)) or {}).get("tables") or {}), mark  # none is left out
-        files |= set(linked)
-    assert {file.name for file in folder.iterdir()} == files
+        prose = folder / f"{mark_slug(mark)}.txt"
+        document = Document(read(prose).strip() if prose.exists() else "", read_tables(folder, mark))
+        rendered = render_shown_tables(folder, mark, document)
+        assert text.split(mark)[1].strip() == rendered, mark
+        assert rendered.count("| --- |\n") == len(shown[mark_slug(mark)]["tables"]), mark  # none is left out
+    assert {file.name for file in folder.iterdir()} == set(re.findall(r"\(measurements/([\w.-]+)\)", text))
 
 
 def test_a_page_with_a_selection_keeps_the_rest_in_files(tmp_path: Path) -> None:
     page, folder = tmp_path / "page.md", tmp_path / "page"
     folder.mkdir()
-    (folder / "shown.yaml").write_text('it: {tables: {"1": {rows: "^b", columns: {name: its name, "3": points}}}}')
+    table = 'rows: "^b", columns: {name: its name, "3": points}, labels: {b: the second}'
+    (folder / "shown.yaml").write_text(f'it: {{tables: {{"1": {{{table}}}}}}}')
     text = "One table.\n\n| name | points | points |\n| --- | --- | ---: |\n| a | 1 | 2 |\n| **b** | 3 | 4, 5 |\n"
     replace_marked_text(page, MARK, text)
-    expected = "| its name | points |\n| --- | --- |\n| b | 4, 5 |\n\nAll values: [it.csv](page/it.csv)."
+    expected = "| its name | points |\n| --- | --- |\n| the second | 4, 5 |"
     assert read(page) == f"{MARK}\n\n{expected}\n\n{MARK}\n"
     assert read(folder / "it.csv") == 'name,points,points\na,1,2\nb,3,"4, 5"\n'
     (folder / "shown.yaml").write_text('it: {tables: {"2": {}}}')
     replace_marked_text(page, MARK, text)  # another recipe prints fewer tables
-    assert "| its name |" not in read(page) and "[it.csv]" in read(page)
+    assert read(page) == f"{MARK}\n\n\n\n{MARK}\n"
     (folder / "shown.yaml").write_text('it: {tables: {"1": {columns: {absent: points}}}}')
     replace_marked_text(page, MARK, text)  # a command with one seed prints another table in this place
-    assert read(page) == f"{MARK}\n\nAll values: [it.csv](page/it.csv).\n\n{MARK}\n"
+    assert read(page) == f"{MARK}\n\n\n\n{MARK}\n"
+
+
+def test_tables_that_a_page_does_not_show_are_only_written_into_files(tmp_path: Path) -> None:
+    page, folder = tmp_path / "page.md", tmp_path / "page"
+    folder.mkdir()
+    page.write_text("no mark\n", encoding="utf-8")
+    (folder / "shown.yaml").write_text("it: {}")
+    assert replace_marked_text(page, MARK, "| name |\n| --- |\n| a |\n") == folder
+    assert read(page) == "no mark\n"
+    assert read(folder / "it.csv") == "name\na\n"
 
 
 # ── generated pages ──────────────────────────────────────────────────────────────

@@ -8,13 +8,11 @@ from math import isnan
 from statistics import variance
 from typing import Any
 
-import torch
-from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from ops.core.problem import Problem
 from ops.training.step.problem_sampling import WeightedRoundRobin
-from ops.training.step.trl_private import ExportableState, HookedTrainer
+from ops.training.step.trl_private import ExportableState
 
 Row = dict[str, Any]
 """A question as a row of the data set: prompt, problem's key, epoch and, in the adaptive stage, the offered workers."""
@@ -45,37 +43,3 @@ class StepQuestions(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.order.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
-
-
-class QuestionTrainer(HookedTrainer):
-    """A GRPO trainer whose questions `step_questions` chooses. If it is None, they are those of the data set."""
-
-    step_questions: StepQuestions | None = None
-    """The object that chooses the questions of each step. None stands for the order of the data set."""
-    _step_rows: Sequence[Row] = ()
-    """The questions of the present step on all ranks."""
-    _step_rewards: torch.Tensor | None = None
-    """The rewards of the present step's rollouts on all ranks."""
-
-    def step_rows(self, inputs: list[Row]) -> list[Row]:
-        """Return the rows of this rank's rollouts, grouped by question, in place of those of the data set."""
-        if self.step_questions is None:
-            return inputs
-        self._step_rows = self.step_questions.choose_questions(gather_object(inputs)[:: self.num_generations])
-        everyones = [row for row in self._step_rows for _ in range(self.num_generations)]
-        first = len(inputs) * self.accelerator.process_index
-        return everyones[first : first + len(inputs)]
-
-    def score_rollouts(self, inputs: list[Row]) -> dict[str, Any]:
-        """Return the tensors for an update on the step's questions, and report the rewards to `step_questions`."""
-        scored = super().score_rollouts(self.step_rows(inputs))
-        if self.step_questions is not None and self._step_rewards is not None:
-            self.step_questions.record_rewards(
-                self._step_rows, self._step_rewards[:, 0].view(len(self._step_rows), -1).tolist()
-            )
-        return scored
-
-    def step_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
-        """Return the rewards and keep them for `step_questions`."""
-        self._step_rewards = super().step_rewards(inputs, prompts, completions, completion_ids_list)
-        return self._step_rewards

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from accelerate.utils import gather_object
 
 from ops.training.rewards.reward import StepStatistics
 from ops.training.step.divergence import DivergenceGuard
 from ops.training.step.duplicates import AVERAGED_LOSSES, merge_duplicates
 from ops.training.step.generation import generate_groups
 from ops.training.step.packing import pack_groups, score_packed
-from ops.training.step.questions import QuestionTrainer
+from ops.training.step.questions import Row, StepQuestions
+from ops.training.step.trl_private import HookedTrainer
 
 FULL_ATTENTION = {"full_attention"}
 """The layer types of a model in which every layer has full attention."""
@@ -28,8 +30,11 @@ class FinishedRollouts(NamedTuple):
     """Seconds that this process waited for their rewards."""
 
 
-class TimedTrainer(QuestionTrainer):
-    """A GRPO trainer that measures its time of generation and updates only once per distinct rollout."""
+class TimedTrainer(HookedTrainer):
+    """A GRPO trainer that measures its time of generation and updates only once per distinct rollout.
+
+    `step_questions` chooses its questions.
+    """
 
     generation_seconds = 0.0
     """Seconds of generation in the present step, in this process."""
@@ -37,6 +42,31 @@ class TimedTrainer(QuestionTrainer):
     """The present step's rollouts if they were started at an earlier step, and None otherwise."""
     guard: DivergenceGuard
     """The object that checks the loss for finite values."""
+    step_questions: StepQuestions | None = None
+    """The object that chooses the questions of each step. None stands for the order of the data set."""
+    _step_rows: Sequence[Row] = ()
+    """The questions of the present step on all ranks."""
+
+    def step_rows(self, inputs: list[Row]) -> list[Row]:
+        """Return the rows of this rank's rollouts, grouped by question, in place of those of the data set."""
+        if self.step_questions is None:
+            return inputs
+        self._step_rows = self.step_questions.choose_questions(gather_object(inputs)[:: self.num_generations])
+        everyones = [row for row in self._step_rows for _ in range(self.num_generations)]
+        first = len(inputs) * self.accelerator.process_index
+        return everyones[first : first + len(inputs)]
+
+    def score_rollouts(self, inputs: list[Row]) -> dict[str, Any]:
+        """Return the tensors for an update on the step's questions."""
+        return super().score_rollouts(self.step_rows(inputs))
+
+    def step_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        """Return the rewards, and report them to `step_questions`."""
+        rewards = super().step_rewards(inputs, prompts, completions, completion_ids_list)
+        if self.step_questions is not None:
+            groups = rewards[:, 0].view(len(self._step_rows), -1)
+            self.step_questions.record_rewards(self._step_rows, groups.tolist())
+        return rewards
 
     def step_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """Return the loss of one forward pass, after checking that it is finite.

@@ -17,7 +17,7 @@ from ops.training.run.checkpoints import CHECKPOINTS, find_last_checkpoint
 from ops.training.run.stop_request import TrainingStopped
 from ops.training.run.training_run import PLAN_FILE, RunPlan, read_curve
 from ops.training.step.divergence import Divergence
-from ops.training.step.questions import QuestionTrainer
+from ops.training.step.trl_private import HookedTrainer
 from tests.unit.training.tiny import VARIED, assert_same_training, tiny_plan, train, weights_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -92,14 +92,14 @@ def test_non_finite_numbers_end_a_run_before_a_checkpoint(
 ) -> None:
     plan, undisturbed = short
     shutil.copy(undisturbed / PLAN_FILE, tmp_path)
-    own = QuestionTrainer.step_loss
+    own = HookedTrainer.step_loss
 
-    def poisoned(self: QuestionTrainer, model: Any, inputs: dict[str, Any]) -> Any:
+    def poisoned(self: HookedTrainer, model: Any, inputs: dict[str, Any]) -> Any:
         loss = own(self, model, inputs)
         return loss * torch.nan if self.state.global_step == 1 and place == "loss" else loss
 
     with monkeypatch.context() as patch:
-        patch.setattr(QuestionTrainer, "step_loss", poisoned)
+        patch.setattr(HookedTrainer, "step_loss", poisoned)
         with pytest.raises(Divergence, match=rf"^the {place} (is|are) not finite in step 2,.*grpo\.learning_rate"):
             train(plan, tmp_path, callbacks=[Poison(place)])
     checkpoint = find_last_checkpoint(tmp_path / CHECKPOINTS)

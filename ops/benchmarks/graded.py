@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ops.benchmarks.problem_files import read_problems
 from ops.benchmarks.registry import BENCHMARKS
-from ops.config import BenchmarkGrader, JudgeGrader, Recipe, Setup
+from ops.config import Recipe, Setup
 from ops.core.checked_files import set_aside_if_damaged
 from ops.core.errors import DataError
 from ops.core.once import Key, read_key
 from ops.core.problem import Problem
 from ops.core.response_rows import REMEDY, ResponseRow, load_responses
 from ops.grading import configure
-from ops.grading.grader import GRADERS, CustomGrader
+from ops.grading.grader import GRADERS
 from ops.grading.isolation import program_libraries_in
 from ops.grading.version import grader_version
 
@@ -28,25 +28,17 @@ GRADER_KEY = "grader"
 
 
 def configure_grading(recipe: Recipe, root: Path, verdicts: Path | None = None) -> None:
-    """Apply a recipe's grading settings and its benchmarks' custom graders in this process (see
+    """Apply a recipe's grading settings and its benchmarks' own graders in this process (see
     `ops.grading.configure`)."""
-    grading, graders = recipe.grading, map(make_custom_grader, recipe.own_graders)
-    configure(root, grading.isolation, grading.environments, verdicts, graders)
-
-
-def make_custom_grader(settings: BenchmarkGrader) -> CustomGrader:
-    """Return the settings of a custom grader as the plain values that grading uses."""
-    if isinstance(settings, JudgeGrader):
-        return CustomGrader(settings.version, rubric=settings.rubric, judge=settings.judge)
-    return CustomGrader(settings.version, settings.file, settings.function, settings.source)
+    configure(root, recipe.grading.isolation, recipe.grading.environments, verdicts, recipe.own_graders)
 
 
 def graders_key(questions: Iterable[Problem], setup: Setup | None = None) -> str:
     """Return the graders of these questions with their versions, such as `math:1f2e3d4c5b6a7980 text:…`.
 
-    The version of a custom grader also covers what the recipe says about it. With `setup` the version of a grader that
-    runs programs covers the libraries that the benchmark's programs can import. Without it the key is the same on every
-    machine with the same libraries for grading, as the files of `data/` need it.
+    The version of a benchmark's own grader also covers what the recipe says about it. With `setup` the version of a
+    grader that runs programs covers the libraries that the benchmark's programs can import. Without it the key is the
+    same on every machine with the same libraries for grading, as the files of `data/` need it.
     """
     return " ".join(sorted({_format_grader_key(*part, setup) for part in _list_key_parts(questions)}))
 

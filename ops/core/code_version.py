@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
@@ -34,8 +33,6 @@ policies by their own key.
 """
 _RECORD_MODULES = ("ops.core.problem", "ops.core.reply_text", "ops.core.response")
 """Modules of `ops.core` that count in every version, because they define the records that stages read and write."""
-_MODULE = re.compile(r"ops(\.\w+)+")
-_SCRIPT = re.compile(r"\w+\.py")
 
 
 @lru_cache
@@ -52,33 +49,27 @@ def syntax_version(modules: Iterable[str]) -> str:
     return hash_parts([[name, read_module(name).syntax] for name in modules])
 
 
-def find_used_modules(
-    roots: Iterable[str], *, without: Collection[str] = (), named_in: Collection[str] = ()
-) -> list[str]:
-    """Return the sorted dotted names of `roots` and of all modules of `ops` that they refer to, directly or indirectly.
+def find_used_modules(roots: Iterable[str], *, without: Collection[str] = ()) -> list[str]:
+    """Return the sorted dotted names of `roots` and of all modules of `ops` that they import, directly or indirectly.
 
-    Every import counts as a reference, also one that is only needed for annotations. In modules of the packages
-    `named_in` a string counts too, if it is the dotted name of a module, the beginning of the names of a package's
-    modules ("ops.benchmarks."), or the name of a script beside the module. References into the packages `without` are
-    not followed. The entries of a registry are imported by their names at run time, so the caller adds those that it
-    uses to `roots`.
+    Every import counts, also one inside of a function and one that is only needed for annotations. Imports from the
+    packages `without` are not followed. The entries of a registry are imported by their names at run time, so the
+    caller adds those that it uses to `roots`.
     """
     seen, waiting = set[str](), set(roots)
     while waiting:
         name = waiting.pop()
         seen.add(name)
-        referred = set(_referenced_modules(name, named_in)) - seen
-        waiting |= {other for other in referred if not _is_in_packages(other, without)}
+        imported = {_defining_module(other) for other in read_module(name).imported} - seen
+        waiting |= {other for other in imported if other and not _is_in_packages(other, without)}
     return sorted(seen)
 
 
 class Module(NamedTuple):
-    """What is known about a module's source: a hash of its syntax, the dotted names that it imports, and its string
-    constants."""
+    """What is known about a module's source: a hash of its syntax, and the dotted names that it imports."""
 
     syntax: str
     imported: frozenset[str]
-    strings: frozenset[str]
 
 
 def read_module(name: str) -> Module:
@@ -94,14 +85,12 @@ def _parse_module(name: str, file: Path, *_: int) -> Module:
     parsed again."""
     tree = parse(file.read_text(encoding="utf-8"))
     _remove_bare_strings(tree)
-    nodes = list(ast.walk(tree))
-    strings = frozenset(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return Module(hash_parts(ast.dump(tree)), frozenset(_imported_names(nodes, name)), strings)
+    return Module(hash_parts(ast.dump(tree)), frozenset(_imported_names(ast.walk(tree), name)))
 
 
 def module_file(name: str) -> Path:
     """Return the path of a module of `ops`. The file need not exist."""
-    folder = _module_folder(name)
+    folder = PACKAGE_FOLDER.joinpath(*name.split(".")[1:])
     return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
 
 
@@ -117,20 +106,6 @@ def python_version() -> tuple[int, int]:
 
 def _is_in_packages(module: str, packages: Collection[str]) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
-def _referenced_modules(module: str, named_in: Collection[str]) -> Iterator[str]:
-    """Yield the modules of `ops` that a module refers to."""
-    source, package = read_module(module), module.rpartition(".")[0]
-    yield from (referenced for name in source.imported if (referenced := _defining_module(name)) is not None)
-    for text in source.strings if package in named_in else ():
-        name, is_complete = text.rstrip("."), not text.endswith(".")
-        if _SCRIPT.fullmatch(name) and module_file(f"{package}.{name[:-3]}").is_file():
-            yield f"{package}.{name[:-3]}"
-        elif _MODULE.fullmatch(name) and is_complete and module_file(name).is_file():
-            yield name
-        elif _MODULE.fullmatch(name) and not is_complete and _module_folder(name).is_dir():
-            yield from (f"{name}.{file.stem}" for file in _module_folder(name).glob("*.py") if file.stem != "__init__")
 
 
 def _imported_names(nodes: Iterable[ast.AST], module: str) -> Iterator[str]:
@@ -151,10 +126,6 @@ def _defining_module(name: str) -> str | None:
     while not module_file(name).is_file():
         name = name.rpartition(".")[0]
     return name
-
-
-def _module_folder(name: str) -> Path:
-    return PACKAGE_FOLDER.joinpath(*name.split(".")[1:])
 
 
 def _remove_bare_strings(tree: ast.AST) -> None:

@@ -108,18 +108,6 @@ def _write_tables(folder: Path, mark: str, document: Document) -> None:
         write_text(folder / f"{mark_slug(mark)}.txt", f"{document.prose}\n")
 
 
-def read_tables(folder: Path, mark: str) -> list[list[list[str]]]:
-    """Return the tables that `replace_marked_text` has written into CSV files of this folder for a marker line."""
-    tables = []
-    for number in range(1, 100):
-        file = folder / (f"{mark_slug(mark)}.csv" if number == 1 else f"{mark_slug(mark)}-{number}.csv")
-        if not file.is_file():
-            break
-        with file.open(encoding="utf-8", newline="") as lines:
-            tables.append(list(csv.reader(lines)))
-    return tables
-
-
 def _select_columns(table: Sequence[Sequence[str]], wanted: Mapping[str, Any]) -> str:
     """Return the wanted columns and rows of a table as Markdown.
 

@@ -88,6 +88,11 @@ class Problem:
         return len(self.tests) + (self.hidden.count if self.hidden else 0)
 
     @property
+    def has_hidden_tests(self) -> bool:
+        """True if a worker does not see some of the tests."""
+        return self.hidden is not None or any(test.hidden for test in self.tests)
+
+    @property
     def key(self) -> str:
         """The identity of the problem among all benchmarks, for example "mmlu/7"."""
         return problem_key(self.benchmark, self.id)
@@ -158,6 +163,8 @@ class Grade(NamedTuple):
     """True if the judging model could not be reached, so that it is not known whether the answer is correct."""
     cost_usd: float = 0.0
     """The cost of the judging model's reply in USD."""
+    is_final: bool = True
+    """False if the verdict may differ on another machine or on one with less load, so that it is not stored."""
 
     @property
     def correct(self) -> bool:

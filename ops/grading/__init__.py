@@ -16,19 +16,12 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
+from ops.config import BenchmarkGrader
 from ops.core.errors import ConfigError
 from ops.core.problem import Grade, Problem
 from ops.grading import hidden_tests
 from ops.grading import isolation as isolation_module
-from ops.grading.grader import (
-    GRADERS,
-    TIMED_OUT,
-    TIMED_OUT_ALWAYS,
-    CustomGrader,
-    is_final,
-    register_custom_graders,
-    worker_prompt,
-)
+from ops.grading.grader import GRADERS, OWN_GRADERS, worker_prompt
 from ops.grading.isolation import Isolation, find_available_isolation
 from ops.grading.verdicts import VerdictStore, is_storable
 
@@ -62,9 +55,9 @@ _VERDICTS = _VerdictStoreState()
 
 def configure(
     root: Path, isolation: Isolation = "bubblewrap", environments: Mapping[str, str] | None = None,
-    verdicts: Path | None = None, graders: Iterable[CustomGrader] = (),
+    verdicts: Path | None = None, graders: Iterable[BenchmarkGrader] = (),
 ) -> None:  # fmt: skip
-    """Apply a recipe's grading settings in this process: isolation, environments, stored verdicts and custom graders.
+    """Apply a recipe's grading settings in this process: isolation, environments, stored verdicts and own graders.
 
     `root` is the project's folder, `isolation` the weakest isolation of programs that is accepted, and `environments`
     the virtual environment of each benchmark's programs (a path from `root`). `verdicts` is the folder in which
@@ -73,7 +66,7 @@ def configure(
     """
     isolation_module.configure(root, isolation, environments)
     hidden_tests.configure(root)
-    register_custom_graders(graders)
+    OWN_GRADERS.update((grader.version, grader) for grader in graders)
     if verdicts != _VERDICTS.folder:
         if _VERDICTS.store is not None:
             _VERDICTS.store.close()
@@ -103,7 +96,7 @@ def grade_many(
     """Grade many responses, in their order; each distinct pair of problem and extracted answer is graded once.
 
     Programs run `workers` at a time (default: one per processor), each in its own process. With `rerun_failures` a
-    program that failed before runs again, so that its reasons are complete.
+    program that failed hidden tests before runs again, because no text about these is stored.
     """
     keys = [(problem, GRADERS[problem.grader].extract_answer(problem, response)) for problem, response in pairs]
     distinct = list(dict.fromkeys(keys))
@@ -125,20 +118,15 @@ def _grade_answer(problem: Problem, answer: str, rerun_failures: bool = False) -
         remedy = "A run asks a judge; `podium data gold RECIPE` measures it"
         raise ConfigError("the recipe", f"benchmarks.{problem.benchmark}.grader", what, remedy)
     if (known := _find_known_verdict(problem, answer)) and (
-        known.correct or TIMED_OUT in known.reason or not rerun_failures
+        known.correct or not (rerun_failures and problem.has_hidden_tests)
     ):
         return known
-    every_answer = grader.key_for_any_answer(problem) if grader.key_for_any_answer and answer.strip() else None
-    if every_answer and (hangs := _find_known_verdict(*every_answer)):
-        return hangs._replace(extracted=answer)
     judge = partial(grader.grade_answer, problem, answer)
-    store = _store_for(problem, answer) if known is None else None  # a known verdict is judged again, and replaced
-    verdict = store.get_or_compute(problem, answer, judge) if store else judge()
-    if every_answer and TIMED_OUT_ALWAYS in verdict.reason:
-        _remember_and_store(*every_answer, verdict)
-    if store is None:
-        _remember_and_store(problem, answer, verdict)
-    elif is_final(verdict):
+    store = _store_for(problem, answer)
+    verdict = store.get_or_compute(problem, answer, judge) if store and known is None else judge()
+    if verdict.is_final:
+        if store and known is not None:
+            store.put(problem, answer, verdict)
         _remember(problem, answer, verdict)
     return verdict
 
@@ -151,14 +139,6 @@ def _find_known_verdict(problem: Problem, answer: str) -> Grade | None:
     if (store := _store_for(problem, answer)) and (known := store.get(problem, answer)):
         _remember(problem, answer, known)
     return known
-
-
-def _remember_and_store(problem: Problem, answer: str, verdict: Grade) -> None:
-    """Remember and store a verdict that would be the same at any time."""
-    if is_final(verdict):
-        if store := _store_for(problem, answer):
-            store.put(problem, answer, verdict)
-        _remember(problem, answer, verdict)
 
 
 def _store_for(problem: Problem, answer: str) -> VerdictStore | None:

@@ -1,39 +1,35 @@
-"""The definition of a grader, and the settings of custom graders that a recipe gives to its benchmarks."""
+"""The definition of a grader, and the settings that a recipe gives to its benchmarks' own graders."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from ops.config import BenchmarkGrader, FunctionGrader, JudgeGrader
 from ops.core.errors import ConfigError
 from ops.core.messages import Message
-from ops.core.problem import Grade, Problem, format_choices
+from ops.core.problem import FailedTest, Grade, Problem, format_choices
 from ops.core.registry import Registry
 from ops.core.reply_text import extract_answer_text
 from ops.grading.harness.mains import MACHINE_FAULT_STATUS
 
 MAX_CHARACTERS = 200_000
 """The maximum length in characters of an answer for which a process is started; a longer one scores 0."""
-NOT_FINAL = "not final"
-"""Part of the reason of a verdict that may differ on another machine or on one with less load."""
-TIMED_OUT = "it is not called again"
-"""Part of the reason of a verdict on a custom function that was stopped. The verdict is final: the function never runs
-again on the same answer."""
-TIMED_OUT_ALWAYS = f"{TIMED_OUT} with any answer"
-"""Part of the reason of such a verdict if the function is also not called with any other answer."""
 NO_REPORT = "ended without an answer"
 _MACHINE_FAULT = re.compile(
-    rf"{NOT_FINAL}|{NO_REPORT}|malformed report|crashed|killed by signal|{MACHINE_FAULT_STATUS}"
+    rf"{NO_REPORT}|malformed report|crashed|killed by signal|{MACHINE_FAULT_STATUS}"
     r"|(?<![A-Za-z])(?:\w*Memory|OS|IO|BlockingIO|ChildProcess|Interrupted|Permission|Timeout|Connection\w*)Error"
     r"|Errno|can't start new thread|[Uu]nable to allocate|[Nn]o space left|[Tt]emporarily unavailable"
 )
-"""Reasons that a machine without memory, disk, processes or time for the sandbox may have caused."""
+"""Errors that a machine without memory, disk, processes or time for the sandbox may have caused."""
 
 
-def is_final(grade: Grade) -> bool:
-    """Return whether a verdict would be the same on any machine, so that it may be stored."""
-    return grade.correct or not _MACHINE_FAULT.search(grade.reason)
+def grade_failure(program: str, reason: str, *, is_timeout: bool, failed: FailedTest | None = None) -> Grade:
+    """Return the verdict on a program, or on an answer to a function, that failed in the sandbox."""
+    late = " (not final: a faster machine may say otherwise)" if is_timeout else ""
+    return Grade(0.0, program, reason + late, failed, is_final=not (is_timeout or _MACHINE_FAULT.search(reason)))
 
 
 def _strip_response(_problem: Problem, response: str) -> str:
@@ -75,8 +71,6 @@ class Grader:
     """True if every problem needs a gold answer."""
     runs_programs: bool = False
     """True if the grader starts a process for each answer."""
-    key_for_any_answer: Callable[[Problem], tuple[Problem, str]] | None = None
-    """Returns the problem and the answer under which a verdict on every answer is stored (`TIMED_OUT_ALWAYS`)."""
     needs_settings: bool = False
     """True if a recipe must give settings for this grader (`benchmarks.NAME.grader`)."""
 
@@ -101,38 +95,15 @@ def worker_prompt(problem: Problem) -> str:
     return "\n".join([problem.question, *format_choices(problem), *([form] if form else [])])
 
 
-@dataclass(frozen=True)
-class CustomGrader:
-    """A recipe's settings of one benchmark's grader as plain values: of a function, or of a judge.
-
-    Grading imports no configuration, because a change there would then change the version of every grader
-    (`ops.benchmarks.graded` makes these values).
-    """
-
-    version: str
-    """A hash of everything that can change a verdict; problems carry it (`Problem.grading`)."""
-    file: str = ""
-    """The user's Python file with the function."""
-    function: str = ""
-    source: str = ""
-    """The text of that file."""
-    rubric: str = ""
-    """The judge's rubric, which says when an answer is right."""
-    judge: object = None
-    """The worker that judges (`ops.config.Worker`), which grading only passes on."""
+OWN_GRADERS: dict[str, BenchmarkGrader] = {}
+"""The recipe's settings of its benchmarks' own graders by their version (`Problem.grading`), see
+`ops.grading.configure`."""
+_T = TypeVar("_T", FunctionGrader, JudgeGrader)
 
 
-_CUSTOM_GRADERS: dict[str, CustomGrader] = {}
-
-
-def register_custom_graders(graders: Iterable[CustomGrader]) -> None:
-    """Make these settings available to `find_custom_grader` in this process."""
-    _CUSTOM_GRADERS.update((grader.version, grader) for grader in graders)
-
-
-def find_custom_grader(problem: Problem) -> CustomGrader:
-    """Return the settings of a problem's custom grader. Raises `ConfigError` if this process has no such version."""
-    if (known := _CUSTOM_GRADERS.get(problem.grading)) is None:
+def find_own_grader(problem: Problem, kind: type[_T]) -> _T:
+    """Return the settings of a benchmark's own grader. Raises `ConfigError` if this process does not have them."""
+    if not isinstance(known := OWN_GRADERS.get(problem.grading), kind):
         raise ConfigError(
             "the recipe",
             f"benchmarks.{problem.benchmark}.grader",

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 from functools import lru_cache
-from pathlib import Path
 
+from ops.grading import symbolic_worker
 from ops.grading.domains import VariableDomains
 
 MAX_CHARACTERS = 400
@@ -69,10 +69,9 @@ class SymbolicWorker:
     def _running(self) -> subprocess.Popen[bytes]:
         # A fork would share the pipe, so each process has its own worker.
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
-            script = Path(__file__).with_name("symbolic_worker.py")
             # -P: the script's folder holds a math.py, which must not shadow Python's.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(script)],
+                [sys.executable, "-P", symbolic_worker.__file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -140,8 +139,3 @@ def _rename_confusable_letters(
 
     left, right = (_IMAGINARY.sub(" i", _LETTER.sub(renamed, text)) for text in (gold, answer))
     return left, right, tuple((_LETTER.sub(renamed, name), low, high) for name, low, high in domain)
-
-
-def close_worker() -> None:
-    """End this process's worker, if there is one; the next comparison starts another."""
-    _worker().close()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ops.core.problem import CodeTest, FailedTest, Grade, HiddenTests, Problem, TestKind
-from ops.grading.grader import GRADERS, MAX_CHARACTERS, is_final
+from ops.grading.grader import GRADERS, MAX_CHARACTERS
 from ops.grading.isolation import choose_isolation, program_libraries
 from ops.grading.version import grader_version
 from ops.store import ComputedValue, Kind, ValueStore, open_backend
@@ -45,13 +45,12 @@ class VerdictStore:
         return None if verdict is None else verdict._replace(extracted=program)
 
     def get_or_compute(self, problem: Problem, program: str, judge: Callable[[], Grade]) -> Grade:
-        """Return the stored verdict on this program, or that of `judge`, which is stored if it is final
-        (`grader.is_final`)."""
+        """Return the stored verdict on this program, or that of `judge`, which is stored if it is final."""
 
         def compute(keys: list[str]) -> Mapping[str, ComputedValue[Grade]]:
             verdict = judge()
             return {
-                key: ComputedValue(verdict, _encode_verdict(problem, verdict) if is_final(verdict) else None)
+                key: ComputedValue(verdict, _encode_verdict(problem, verdict) if verdict.is_final else None)
                 for key in keys
             }
 
@@ -91,7 +90,7 @@ def _digest(parts: Any) -> str:
 
 def _encode_verdict(problem: Problem, verdict: Grade) -> Any:
     reason, failed = verdict.reason, verdict.failed
-    if not verdict.correct and (problem.hidden or any(test.hidden for test in problem.tests)):
+    if not verdict.correct and problem.has_hidden_tests:
         reason = WITHHELD
         if failed is not None:
             failed = failed._replace(got=WITHHELD, expected="")

@@ -1,6 +1,6 @@
 """The version of a grader: a hash of everything that decides its verdicts, which is part of the key of every row.
 
-The version covers the syntax of the grader's module and of all modules of `ops` that it refers to, the libraries that
+The version covers the syntax of the grader's module and of all modules of `ops` that it imports, the libraries that
 these import, and for programs also Python and the libraries that a program can import. Comments, docstrings and layout
 decide nothing and are in no version. What a recipe says about a benchmark's own grader (a function's source, a judge's
 rubric and model) is in the problem's `grading`.
@@ -23,11 +23,8 @@ CALLING_MODULES = ("ops.grading", "ops.grading.answer_clusters", "ops.workflow.j
 decide how often and where a grader runs."""
 IGNORED_LIBRARIES = frozenset({"psutil"})
 """Libraries on which no verdict depends: they concern processes and memory."""
-
-_PACKAGES = ("ops.grading", "ops.grading.graders", "ops.grading.harness")
-"""Packages in which a string with a module's name is a reference: their modules also run in other processes."""
-_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[(?P<extras>[^\]]*)\])?[^;]*(?:;(?P<marker>.*))?")
-_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w.-]+)['"]""")
+_REQUIREMENT = re.compile(r"([\w.-]+)(?!.*;.*\bextra\b)")
+"""The name in a line of a distribution's requirements, unless it is needed for an extra only."""
 
 
 def grader_version(grader: str, programs: Libraries | None = None) -> str:
@@ -54,11 +51,10 @@ def hash_code_and_libraries(grader: str) -> str:
 def list_grader_modules(grader: str) -> tuple[str, ...]:
     """Return the names of the modules whose code is in a grader's version, sorted.
 
-    These are the grader's module, `CALLING_MODULES`, and every module that the grader's module refers to, directly or
-    through another one: by an import anywhere in it, or in a module of `ops.grading` also by a string that is a
-    module's dotted name, the beginning of the names of a package's modules, or the name of a script beside it.
+    These are the grader's module, `CALLING_MODULES`, and every module that the grader's module imports, directly or
+    through another one. Settings count by their values (`Problem.grading`), and not by the code that defines them.
     """
-    found = find_used_modules([f"ops.grading.graders.{grader}"], named_in=_PACKAGES)
+    found = find_used_modules([f"ops.grading.graders.{grader}"], without=("ops.config",))
     return tuple(sorted({*found, *CALLING_MODULES}))
 
 
@@ -85,29 +81,14 @@ def _list_distribution_versions(packages: Iterable[str]) -> dict[str, str]:
     installed."""
     from importlib import metadata  # imported here, because few commands need a version
 
-    found, waiting = dict[str, str](), [(name, frozenset[str]()) for name in packages]
+    found, waiting = dict[str, str](), set(packages)
     while waiting:
-        name, extras = waiting.pop()
-        key = _normalize_name(name)
+        name = waiting.pop()
         try:
-            version, required = metadata.version(name), metadata.requires(name) or ()
+            found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[key] = ""
+            found[name] = ""
             continue
-        if key in found and not extras:
-            continue
-        found[key] = version
-        for line in required:
-            if (one := _REQUIREMENT.match(line)) is None:
-                continue
-            needed = _EXTRA.search(one["marker"] or "")
-            if needed is None or _normalize_name(needed[1]) in extras:
-                asked = frozenset(
-                    _normalize_name(extra.strip()) for extra in (one["extras"] or "").split(",") if extra.strip()
-                )
-                waiting.append((one["name"], asked))
+        required = {match[1] for line in metadata.requires(name) or () if (match := _REQUIREMENT.match(line))}
+        waiting |= required - found.keys()
     return dict(sorted(found.items()))
-
-
-def _normalize_name(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 """A line of `curve.jsonl`."""
 
 
-class GuardVerdict(NamedTuple):
+class GuardResult(NamedTuple):
     """What one guard found in a run, in words, and whether this is within the guard's threshold."""
 
     passed: bool
@@ -34,7 +34,7 @@ class GuardVerdict(NamedTuple):
 
 
 class GuardFinding(NamedTuple):
-    """A guard's verdict on one run, together with the guard's name and the remedy."""
+    """A guard's result on one run, together with the guard's name and the remedy."""
 
     guard: str
     """The name of the guard."""
@@ -90,7 +90,7 @@ class Guard(NamedTuple):
     """A sentence that says what a healthy run looks like."""
     remedy: str
     """What the user can do if a run fails the check."""
-    assess: Callable[[GuardEvidence], GuardVerdict]
+    assess: Callable[[GuardEvidence], GuardResult]
     """The function that judges a run."""
 
 
@@ -101,7 +101,7 @@ def check_guards(evidence: GuardEvidence) -> list[GuardFinding]:
     return [GuardFinding(name, *guard.assess(evidence), guard.remedy) for name, guard in GUARDS.items()]
 
 
-def _format_failures(evidence: GuardEvidence) -> GuardVerdict:
+def _format_failures(evidence: GuardEvidence) -> GuardResult:
     """Judge the share of invalid completions at the end of the run."""
     before, after = _mean(evidence.first, "share/invalid"), _mean(evidence.last, "share/invalid")
     limit = evidence.guards.max_invalid
@@ -110,23 +110,23 @@ def _format_failures(evidence: GuardEvidence) -> GuardVerdict:
         reasons.update({name: share for name, share in row.items() if name.startswith("invalid/")})
     commonest = f", most often {reasons.most_common(1)[0][0].removeprefix('invalid/')}" if reasons.total() else ""
     saw = f"{after:.1%} of the completions are no workflow{commonest}; {before:.1%} at the beginning"
-    return GuardVerdict(not after > limit, saw, f"at most {limit:.0%}")
+    return GuardResult(not after > limit, saw, f"at most {limit:.0%}")
 
 
-def _one_worker(evidence: GuardEvidence) -> GuardVerdict:
+def _one_worker(evidence: GuardEvidence) -> GuardResult:
     """Judge the largest share of the steps that one worker is given in every domain."""
     limit, use = evidence.guards.max_worker_share, _count_worker_use(evidence.last)
     threshold = f"at most {limit:.0%} in the domain where it is used least"
     workers = {name for used in use.values() for name in used}
     least = {name: min(used[name] / used.total() for used in use.values()) for name in workers}
     if not least:
-        return GuardVerdict(True, "no worker was given a step", threshold)
+        return GuardResult(True, "no worker was given a step", threshold)
     name, share = max(least.items(), key=lambda item: item[1])
     saw = f"{name} is given at least {share:.1%} of the steps in every domain ({', '.join(sorted(use))})"
-    return GuardVerdict(not share > limit, saw, threshold)
+    return GuardResult(not share > limit, saw, threshold)
 
 
-def _worker_mismatch(evidence: GuardEvidence) -> GuardVerdict:
+def _worker_mismatch(evidence: GuardEvidence) -> GuardResult:
     """Judge how much less accurate alone the most used worker of a domain is than the domain's best worker."""
     limit = evidence.guards.max_worker_gap
     threshold = f"at most {100 * limit:.0f} points below the best worker there"
@@ -137,36 +137,36 @@ def _worker_mismatch(evidence: GuardEvidence) -> GuardVerdict:
             best = max(alone, key=lambda name: alone[name])
             gaps.append((alone[best] - alone[chosen], domain, chosen, best))
     if not gaps:
-        return GuardVerdict(True, "the workers were not measured alone", threshold)
+        return GuardResult(True, "the workers were not measured alone", threshold)
     gap, domain, chosen, best = max(gaps)
     alone = evidence.solo_accuracy[domain]
     saw = f"{domain}: {chosen} is used most, alone right on {alone[chosen]:.1%}; {best} on {alone[best]:.1%}"
-    return GuardVerdict(not gap > limit, saw, threshold)
+    return GuardResult(not gap > limit, saw, threshold)
 
 
-def _one_pattern(evidence: GuardEvidence) -> GuardVerdict:
+def _one_pattern(evidence: GuardEvidence) -> GuardResult:
     """Judge the share of the workflows at the end that have the most frequent pattern."""
     limit, patterns = evidence.guards.max_pattern_share, Counter[str]()
     for row in evidence.last:
         patterns.update(row["top_patterns"])
     workflows = sum(row["rollouts"] * (1 - row["share/invalid"]) for row in evidence.last)
     if not patterns:
-        return GuardVerdict(True, "no workflow was written", f"at most {limit:.0%}")
+        return GuardResult(True, "no workflow was written", f"at most {limit:.0%}")
     commonest, count = patterns.most_common(1)[0]
     share = count / workflows
     saw = f"{share:.1%} of the workflows have the pattern {commonest!r} (worker<steps that it sees)"
-    return GuardVerdict(not share > limit, saw, f"at most {limit:.0%}")
+    return GuardResult(not share > limit, saw, f"at most {limit:.0%}")
 
 
-def _routing_entropy(evidence: GuardEvidence) -> GuardVerdict:
+def _routing_entropy(evidence: GuardEvidence) -> GuardResult:
     """Judge how much of the patterns' entropy in the first steps is left at the end."""
     before, after = _mean(evidence.first, "diversity"), _mean(evidence.last, "diversity")
     limit = evidence.guards.min_entropy_kept
     saw = f"the patterns' entropy went from {before:.2f} to {after:.2f} bits"
-    return GuardVerdict(not after < limit * before, saw, f"at least {limit:.0%} of the first")
+    return GuardResult(not after < limit * before, saw, f"at least {limit:.0%} of the first")
 
 
-def _right_if_valid_rises(evidence: GuardEvidence) -> GuardVerdict:
+def _right_if_valid_rises(evidence: GuardEvidence) -> GuardResult:
     """Judge the rise of the share of right answers among valid workflows.
 
     A fine-tuning is not judged. It starts from a champion that is trained already, and its purpose is to make the
@@ -177,40 +177,40 @@ def _right_if_valid_rises(evidence: GuardEvidence) -> GuardVerdict:
     limit = evidence.guards.min_gain
     saw = f"of the valid workflows {_percent(before)} were right at the beginning and {_percent(after)} at the end"
     if evidence.from_champion:
-        return GuardVerdict(True, saw, "none for a fine-tuning, which adapts a trained champion to a changed pool")
-    return GuardVerdict(not after - before < limit, saw, f"a rise of at least {100 * limit:.0f} points")
+        return GuardResult(True, saw, "none for a fine-tuning, which adapts a trained champion to a changed pool")
+    return GuardResult(not after - before < limit, saw, f"a rise of at least {100 * limit:.0f} points")
 
 
-def _unscorable(evidence: GuardEvidence) -> GuardVerdict:
+def _unscorable(evidence: GuardEvidence) -> GuardResult:
     """Judge the share of rollouts without a reward over the whole run."""
     share, limit = _mean(evidence.rows, "share/unscorable"), evidence.guards.max_unscorable
     worst = max(evidence.rows, key=lambda row: row["share/unscorable"])
     saw = f"{share:.1%} of all rollouts have no reward, {worst['share/unscorable']:.1%} in step {worst['step']}"
-    return GuardVerdict(not share > limit, saw, f"at most {limit:.0%}")
+    return GuardResult(not share > limit, saw, f"at most {limit:.0%}")
 
 
-def _recursion_loops(evidence: GuardEvidence) -> GuardVerdict:
+def _recursion_loops(evidence: GuardEvidence) -> GuardResult:
     """Judge the share of recursive rounds that repeat the previous workflow or, on balance, turn right answers into
     wrong ones."""
     limit = evidence.guards.max_loops
     rows = [row for row in evidence.last if row.get("round_2/rollouts")]
     if not rows:
-        return GuardVerdict(True, "there are no recursive rounds", f"at most {limit:.0%}")
+        return GuardResult(True, "there are no recursive rounds", f"at most {limit:.0%}")
     loops, right, wrong = (_mean(rows, f"round_2/{name}") for name in ("loops", "to_right", "to_wrong"))
     saw = (
         f"of the recursive rounds {loops:.1%} repeat the workflow before, {wrong:.1%} make a right answer wrong and "
         f"{right:.1%} a wrong one right"
     )
     lost = loops + max(0.0, wrong - right)
-    return GuardVerdict(not lost > limit, saw, f"at most {limit:.0%} repeat, or lose net of gains")
+    return GuardResult(not lost > limit, saw, f"at most {limit:.0%} repeat, or lose net of gains")
 
 
-def _zero_variance(evidence: GuardEvidence) -> GuardVerdict:
+def _zero_variance(evidence: GuardEvidence) -> GuardResult:
     """Judge the share of groups at the end in which all rewards are equal."""
     before, after = _mean(evidence.first, "zero_variance_groups"), _mean(evidence.last, "zero_variance_groups")
     limit = evidence.guards.max_zero_variance
     saw = f"in {_percent(after)} of the groups all rewards are alike; {_percent(before)} at the beginning"
-    return GuardVerdict(not after > limit, saw, f"at most {limit:.0%}")
+    return GuardResult(not after > limit, saw, f"at most {limit:.0%}")
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import cast
 
-from ops.config import Worker
+from ops.config import JudgeGrader, Worker
 from ops.core.errors import WorkerRefused, WorkerUnreachable
 from ops.core.messages import Message
 from ops.core.problem import Grade, Problem
 from ops.grading import GRADERS, grade_many
-from ops.grading.grader import find_custom_grader
+from ops.grading.grader import find_own_grader
 from ops.workers.scheduling import Client
 from ops.workflow.control_tokens import escape_control_tokens
 
@@ -69,4 +68,4 @@ def build_judge_request(problem: Problem, answer: str) -> tuple[Worker, list[Mes
     ask = GRADERS[problem.grader].build_judge_messages
     assert ask is not None
     messages = [{**message, "content": escape_control_tokens(message["content"])} for message in ask(problem, answer)]
-    return cast("Worker", find_custom_grader(problem).judge), messages
+    return find_own_grader(problem, JudgeGrader).judge, messages

@@ -25,8 +25,8 @@ FORBIDDEN = {
 
 OPS_LAYERS = (
     {"core"},
-    {"store"},
-    {"grading", "spending", "synthetic", "config", "providers"},
+    {"store", "config"},
+    {"grading", "spending", "synthetic", "providers"},
     {"benchmarks", "local_models", "alerts"},
     {"curation", "versioning"},
     {"workers"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,6 @@ from ops.core.documents import (
     MEASUREMENTS,
     Document,
     mark_slug,
-    read_tables,
     render_shown_tables,
     replace_marked_text,
 )
@@ -78,6 +78,12 @@ def test_the_measurements_have_the_marks_that_commands_look_for() -> None:
     assert len(named) > 12
     expected = {mark: 0 if shown.get(mark_slug(mark), "elsewhere") == {} else 2 for mark in named}
     assert {mark: text.count(mark) for mark in named} == expected
+
+
+def read_tables(folder: Path, mark: str) -> list[list[list[str]]]:
+    """Return the tables that `replace_marked_text` has written into CSV files of this folder for a marker line."""
+    files = [folder / f"{mark_slug(mark)}{number}.csv" for number in ("", *(f"-{place}" for place in range(2, 100)))]
+    return [list(csv.reader(read(file).splitlines())) for file in files if file.is_file()]
 
 
 def test_the_measurements_show_what_their_files_hold() -> None:

@@ -28,7 +28,7 @@ OPENING = AgentRole((SOLVE_SUBTASK, PLAN))
 SOLO = AgentRole((SOLVE_SUBTASK,))
 REFLECTION = AgentRole((SOLVE_SUBTASK, CHECK), sees_all=True)
 AGGREGATOR = AgentRole((VOTE, CHECK), sees_all=True)
-REPLIES = tuple(AgentRole((CHECK, SOLVE_SUBTASK), sees_all=True, same_worker_as=seat) for seat in (0, 1))
+REPLIES = tuple(AgentRole((CHECK, SOLVE_SUBTASK), sees_all=True, same_worker_as=position) for position in (0, 1))
 
 
 def list_mode_sizes(mode: Mode, max_steps: int = MAX_STEPS) -> dict[int, tuple[AgentRole, ...]]:
@@ -46,10 +46,12 @@ def list_mode_sizes(mode: Mode, max_steps: int = MAX_STEPS) -> dict[int, tuple[A
         made = {steps: (*(SOLO,) * (steps - 1), AGGREGATOR) for steps in range(3, MAX_STEPS + 1)}
     else:
         made = {4: (SOLO, SOLO, *REPLIES), 5: (SOLO, SOLO, *REPLIES, AGGREGATOR)}
-    return {steps: seats for steps, seats in made.items() if steps <= max_steps}
+    return {steps: positions for steps, positions in made.items() if steps <= max_steps}
 
 
-def build_workflow(seats: Sequence[AgentRole], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
+def build_workflow(positions: Sequence[AgentRole], roles: Sequence[str], workers: Sequence[int]) -> Workflow:
     """Return the workflow with these roles and workers in the positions."""
-    taken = zip(seats, roles, workers, strict=True)
-    return Workflow(tuple(Step(worker, role, "all" if seat.sees_all else "none") for seat, role, worker in taken))
+    taken = zip(positions, roles, workers, strict=True)
+    return Workflow(
+        tuple(Step(worker, role, "all" if position.sees_all else "none") for position, role, worker in taken)
+    )

@@ -53,8 +53,8 @@ class Controller(NamedTuple):
         choices |= {f"steps {mode}": len(list_mode_sizes(mode, max_steps)) for mode in modes}
         choices |= {f"worker {role}": len(workers) for role in ROLES}
         for mode in modes:
-            for seats in list_mode_sizes(mode, max_steps).values():
-                choices |= {_role_head(mode, index): len(seat.roles) for index, seat in enumerate(seats)}
+            for positions in list_mode_sizes(mode, max_steps).values():
+                choices |= {_role_head(mode, index): len(position.roles) for index, position in enumerate(positions)}
         zeros = {name: torch.zeros(count, dimensions, dtype=torch.float64) for name, count in choices.items()}
         return cls({name: head.requires_grad_() for name, head in zeros.items()}, workers, modes, max_steps)
 
@@ -77,7 +77,7 @@ class Controller(NamedTuple):
 
         total = torch.zeros((), dtype=vector.dtype)
         roles: list[str] = []
-        seated: list[int] = []
+        taken: list[int] = []
 
         def decide(logits: Tensor) -> int:
             nonlocal total
@@ -89,12 +89,12 @@ class Controller(NamedTuple):
             return chosen
 
         shapes = list(list_mode_sizes(mode, self.max_steps).values())
-        seats: tuple[AgentRole, ...] = shapes[decide(self.heads[f"steps {mode}"] @ vector)]
-        for index, seat in enumerate(seats):
-            roles.append(seat.roles[decide(self.heads[_role_head(mode, index)] @ vector)])
-            again = seat.same_worker_as
-            seated.append(seated[again] if again is not None else decide(self.worker_logits(vector, roles[-1])))
-        return SampledWorkflow(build_workflow(seats, roles, [self.workers[worker] for worker in seated]), total)
+        positions: tuple[AgentRole, ...] = shapes[decide(self.heads[f"steps {mode}"] @ vector)]
+        for index, position in enumerate(positions):
+            roles.append(position.roles[decide(self.heads[_role_head(mode, index)] @ vector)])
+            again = position.same_worker_as
+            taken.append(taken[again] if again is not None else decide(self.worker_logits(vector, roles[-1])))
+        return SampledWorkflow(build_workflow(positions, roles, [self.workers[worker] for worker in taken]), total)
 
 
 def convert_to_tensor(embedded: Vectors) -> Tensor:
@@ -104,5 +104,5 @@ def convert_to_tensor(embedded: Vectors) -> Tensor:
     return torch.from_numpy(np.hstack([embedded, np.ones((len(embedded), 1))]))
 
 
-def _role_head(mode: Mode, seat: int) -> str:
-    return f"role {mode} {seat}"
+def _role_head(mode: Mode, position: int) -> str:
+    return f"role {mode} {position}"

@@ -14,7 +14,7 @@ from functools import lru_cache
 from ops.core.problem import Grade, Problem, TestKind
 from ops.grading import hidden_tests, sandbox, unit_tests
 from ops.grading import program as programs
-from ops.grading.grader import MAX_CHARACTERS, NO_REPORT, NOT_FINAL, Grader
+from ops.grading.grader import MAX_CHARACTERS, NO_REPORT, Grader, grade_failure
 from ops.grading.hidden_tests import NumberedTest
 from ops.grading.isolation import Libraries, program_libraries
 from ops.grading.values import ProgramFailure, find_difference
@@ -116,8 +116,8 @@ def find_answer(problem: Problem, response: str) -> str:
 def grade_answer(problem: Problem, program: str) -> Grade:
     """Run `program` on the problem's tests: 1.0 if all pass, otherwise 0.0 and the first reason.
 
-    A program that runs out of time beside others runs again by itself. If it runs out of time again, the reason says
-    that this is `NOT_FINAL`. Raises `OSError` when no process can be started, `ConfigError` when no isolation that the
+    A program that runs out of time beside others runs again by itself. If it runs out of time again, the verdict is
+    not final. Raises `OSError` when no process can be started, `ConfigError` when no isolation that the
     recipe accepts works on this machine, and `DataError` when hidden tests cannot be read.
     """
     if not program.strip():
@@ -131,8 +131,7 @@ def grade_answer(problem: Problem, program: str) -> Grade:
         failure = _find_first_failure(problem, program, RETRY_CPU_FACTOR, _RUN_LOCK.hold_exclusive())
     if not failure.reason:
         return Grade(1.0, program, f"passed {problem.test_count} tests")
-    late = f" ({NOT_FINAL}: a faster machine may say otherwise)" if failure.is_timeout else ""
-    return Grade(0.0, program, f"{failure.reason}{late}", failure.failed_test)
+    return grade_failure(program, failure.reason, is_timeout=failure.is_timeout, failed=failure.failed_test)
 
 
 def _find_first_failure(

@@ -4,9 +4,9 @@ A function that fails gives no credit, because an answer that makes it fail woul
 average. A function that always fails is found by the gold answers, which are graded before any worker is asked.
 
 A call has the time of `LIMITS["call"]`: 4 s of CPU time and 10 s by the clock, each multiplied by this machine's
-slowness. A function that does not end in this time is stopped once, and the failure is final (`TIMED_OUT`). A second
-call, with the reference answer, shows whether only this answer is concerned: if it ends, other answers are graded as
-before; if not, the function is called with no other answer until its source changes (`key_for_any_answer`).
+slowness. A function that does not end in this time is stopped once, and the failure is final. A second call, with the
+reference answer, shows whether only this answer is concerned: if it ends, other answers are graded as before; if not,
+this process calls the function with no other answer.
 """
 
 from __future__ import annotations
@@ -14,20 +14,12 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from dataclasses import replace
 from typing import Any
 
+from ops.config import FunctionGrader
 from ops.core.problem import Grade, Problem
 from ops.grading import sandbox
-from ops.grading.grader import (
-    MAX_CHARACTERS,
-    NOT_FINAL,
-    TIMED_OUT,
-    TIMED_OUT_ALWAYS,
-    CustomGrader,
-    Grader,
-    find_custom_grader,
-)
+from ops.grading.grader import MAX_CHARACTERS, Grader, find_own_grader, grade_failure
 from ops.grading.graders.code import LIMITS, measure_slowness
 from ops.grading.isolation import program_libraries
 from ops.grading.values import shorten
@@ -48,43 +40,41 @@ def grade_answer(problem: Problem, answer: str) -> Grade:
         return Grade(0.0, "", "no answer found")
     if len(answer) > MAX_CHARACTERS:
         return Grade(0.0, answer[:200], f"longer than {MAX_CHARACTERS} characters")
-    own = find_custom_grader(problem)
+    own = find_own_grader(problem, FunctionGrader)
+    failed = f"the grader's function {own.function} failed: "
+    if not _HAS_ENDED.get(own.version, True):
+        return Grade(0.0, answer, f"{failed}it was stopped on other answers")
     ran = _call_function(problem, answer, own.function, own.source)
+    if ran.has_timed_out and _is_machine_at_fault(problem, answer, ran):
+        return grade_failure(answer, f"{failed}{ran.error}", is_timeout=True)
     if ran.has_timed_out:
-        return Grade(
-            0.0, answer, f"the grader's function {own.function} failed: {_explain_timeout(problem, answer, own, ran)}"
-        )
+        return Grade(0.0, answer, f"{failed}{_explain_timeout(problem, answer, own, ran)}")
     _HAS_ENDED[own.version] = True
     score, why = _read_score(ran)
     if score is None:
-        return Grade(0.0, answer, f"the grader's function {own.function} failed: {why}")
+        return grade_failure(answer, f"{failed}{why}", is_timeout=False)
     return Grade(score, answer, f"{own.function} gave {score:g}")
 
 
-def key_for_any_answer(problem: Problem) -> tuple[Problem, str]:
-    """Return the key of the verdict on a function that times out on every answer: its version, and no question."""
-    names = ("id", "question", "answer", "subject", "level", "family", "source")
-    return replace(
-        problem, split="test", choices=(), tests=(), hidden=None, **dict.fromkeys(names, "")
-    ), TIMED_OUT_ALWAYS
-
-
-def _explain_timeout(problem: Problem, answer: str, own: CustomGrader, ran: sandbox.SandboxResult) -> str:
-    """Return why the function did not end, after calls that distinguish the answer, the function and the machine."""
+def _is_machine_at_fault(problem: Problem, answer: str, ran: sandbox.SandboxResult) -> bool:
+    """Return whether a call was killed before any time was up, or this machine runs not even a trivial function."""
     limits = _call_limits()
-    in_memory = ran.seconds < min(limits.cpu_s, limits.wall_s)  # it was killed before any time was up
-    if in_memory or _call_function(problem, answer, "grade", _TRIVIAL_FUNCTION).has_timed_out:
-        return f"{ran.error} ({NOT_FINAL}: a faster machine may say otherwise)"
+    in_memory = ran.seconds < min(limits.cpu_s, limits.wall_s)
+    return in_memory or _call_function(problem, answer, "grade", _TRIVIAL_FUNCTION).has_timed_out
+
+
+def _explain_timeout(problem: Problem, answer: str, own: FunctionGrader, ran: sandbox.SandboxResult) -> str:
+    """Return why the function did not end, after a call with another answer, and log it as a warning."""
     what = f"{own.function} of {own.file} was stopped ({ran.error}) on the answer {shorten(answer)!r} to {problem.key}"
     if _ends_on_another_answer(problem, answer, own):
-        why = f"{what}; {TIMED_OUT} with this answer until its source changes. Other answers are graded"
+        why = f"{what}; it is not called again with this answer until its source changes. Other answers are graded"
     else:
-        why = f"{what}, and on another answer, too; {TIMED_OUT_ALWAYS} until its source changes"
+        why = f"{what}, and on another answer, too; this process does not call it again with any answer"
     _LOG.warning("the grader's function %s", why)
     return why
 
 
-def _ends_on_another_answer(problem: Problem, answer: str, own: CustomGrader) -> bool:
+def _ends_on_another_answer(problem: Problem, answer: str, own: FunctionGrader) -> bool:
     """Return whether the function ends on another answer; it is called once in a process to find out."""
     with _PROBE_LOCK:
         if own.version not in _HAS_ENDED:
@@ -134,5 +124,4 @@ GRADER = Grader(
     needs_gold=False,
     runs_programs=True,
     needs_settings=True,
-    key_for_any_answer=key_for_any_answer,
 )

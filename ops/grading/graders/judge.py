@@ -13,10 +13,11 @@ import hashlib
 import json
 import re
 
+from ops.config import JudgeGrader
 from ops.core.messages import Message
 from ops.core.problem import Grade, Problem
 from ops.core.reply_text import extract_answer_text
-from ops.grading.grader import Grader, find_custom_grader
+from ops.grading.grader import Grader, find_own_grader
 
 UNREADABLE_REPLY = "the judge's reply is not the one line that was asked for"
 """The beginning of the reason of a verdict that could not be read."""
@@ -75,7 +76,7 @@ def compute_mark_code(problem: Problem, answer: str) -> str:
 
 
 def _rubric(problem: Problem) -> str:
-    return find_custom_grader(problem).rubric
+    return find_own_grader(problem, JudgeGrader).rubric
 
 
 GRADER = Grader(

@@ -108,8 +108,8 @@ class ColdStartRecord(Settings):
             temporary.write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
 
-class ColdStartVerdict(Settings):
-    """The verdict on a policy that says whether GRPO may start from it, and why."""
+class ColdStartAssessment(Settings):
+    """The assessment of a policy, which says whether GRPO may start from it, and why."""
 
     passed: bool
     """True if GRPO may start."""
@@ -187,24 +187,24 @@ def measure_validity(
     return ValidationResult(problems=len(problems), valid=valid, failures=counts, drawn=sampling_settings(recipe))
 
 
-def assess_cold_start(policy: Path, settings: ColdStart | None) -> ColdStartVerdict:
+def assess_cold_start(policy: Path, settings: ColdStart | None) -> ColdStartAssessment:
     """Judge a policy's stored validation by the thresholds of `settings`, if it has any. Raises `DataError`."""
     if settings is None:
-        return ColdStartVerdict(passed=True, said="the recipe has no cold start")
+        return ColdStartAssessment(passed=True, said="the recipe has no cold start")
     least = settings.validation.least_valid if settings.validation is not None else settings.least_valid
     if settings.validation is None and not least:
-        return ColdStartVerdict(
+        return ColdStartAssessment(
             passed=True, said="the recipe asks for no share of workflows (cold_start.least_valid is 0)"
         )
     record = ColdStartRecord.read(policy)
     if record is None or record.validation is None:  # the policy has already been trained by GRPO
-        return ColdStartVerdict(passed=True, said="nothing was taught here")
+        return ColdStartAssessment(passed=True, said="nothing was taught here")
     seen = record.validation
     if seen.share >= least:
-        return ColdStartVerdict(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
+        return ColdStartAssessment(passed=True, said=f"{seen}; at least {least:.0%} are asked for", validity=seen)
     remedy = _remedy(seen.failures, settings)
     said = f"{policy}: after the cold start {seen}, and GRPO starts from {least:.0%}. {remedy}"
-    return ColdStartVerdict(passed=False, said=said, validity=seen)
+    return ColdStartAssessment(passed=False, said=said, validity=seen)
 
 
 def check_cold_start(policy: Path, settings: ColdStart | None) -> None:

@@ -101,12 +101,6 @@ class HookedTrainer(GRPOTrainer):  # type: ignore[misc]
         return tokens
 
     @property
-    def step_metrics(self) -> dict[str, list[float]]:
-        """Return the logged metrics of training steps by name."""
-        metrics: dict[str, list[float]] = self._metrics["train"]
-        return metrics
-
-    @property
     def pad_token_id(self) -> int:
         """Return the id of the token with which TRL pads rows."""
         return int(self._tokenizer.pad_token_id)

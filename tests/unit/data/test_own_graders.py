@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from ops.benchmarks.graded import make_custom_grader
 from ops.benchmarks.problem_files import read_problems, write_problems
 from ops.benchmarks.registry import BENCHMARKS
 from ops.config import JudgeGrader, PromotionGate, Setup, Worker, load_pool, load_recipe
@@ -87,7 +86,7 @@ def test_problems_carry_the_graders_version_through_their_file(checkout: Workspa
 
 def test_a_functions_gold_answers_are_graded_by_it_and_a_judges_are_not(checkout: Workspace) -> None:
     made = setup(checkout, FUNCTION)
-    configure(checkout.root, "resource_limits", graders=map(make_custom_grader, made.recipe.own_graders))
+    configure(checkout.root, "resource_limits", graders=made.recipe.own_graders)
     assert [verdict.score for verdict in grade_gold(problems(made))] == [1.0]
     [verdict] = grade_gold(problems(setup(checkout, JUDGE)))
     assert (verdict.score, verdict.reason) == (None, "no gold answer, or a judge grades it")
@@ -156,7 +155,7 @@ OWN = JudgeGrader(worker="judge", rubric="It is right.", asked=Worker(name="judg
 
 @pytest.fixture
 def judged(workspace: Workspace) -> list[Problem]:
-    configure(workspace.root, graders=[make_custom_grader(OWN)])
+    configure(workspace.root, graders=[OWN])
     golds = enumerate(("4", "5", "", "4", "6"))
     return [make_problem(id=str(i), answer=gold, grader="judge", grading=OWN.version) for i, gold in golds]
 

@@ -13,7 +13,6 @@ from ops.benchmarks.problem_files import write_problems
 from ops.benchmarks.registry import displayable_reason
 from ops.core.problem import CodeTest, FailedTest, Grade
 from ops.grading import grade
-from ops.grading.grader import is_final
 from ops.grading.graders import code
 from ops.quality.gold import grade_gold
 from tests.builders import fenced, make_code_problem
@@ -117,7 +116,7 @@ def test_a_wrong_answer_before_a_test_that_takes_too_long_is_final(monkeypatch: 
     slow = "n = int(input())\nwhile n == 9: pass\nprint(n)"
     verdict = grade(make_code_problem(*tests), fenced(slow))
     assert verdict.reason == "test 1 of 2 (stdin): printed '1', expected '2'"
-    assert is_final(verdict)
+    assert verdict.is_final
 
 
 # ── what is shown ────────────────────────────────────────────────────────────

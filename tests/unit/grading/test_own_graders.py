@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from ops import grading
-from ops.benchmarks.graded import make_custom_grader
 from ops.conductor.rollout import execute_rollouts
 from ops.config import Evaluation, FunctionGrader, JudgeGrader, Prompting, Worker
 from ops.core.errors import ConfigError, OverBudget, WorkerRefused, WorkerUnreachable
@@ -55,7 +54,7 @@ def graded_by(body: str, **fields: Any) -> Problem:
     """A problem whose grader is the function with that body, or that whole source."""
     source = body if "def grade" in body else f"def grade(problem, answer):\n    {body}\n"
     own = FunctionGrader(file="own.py", source=source)
-    configure(ROOT, find_available_isolation(), graders=[make_custom_grader(own)])
+    configure(ROOT, find_available_isolation(), graders=[own])
     return make_problem(grader="function", grading=own.version, **fields)
 
 
@@ -148,7 +147,7 @@ def test_a_function_that_hangs_is_stopped_once_until_its_source_changes(
         """Grade each answer as a new process would, which has the stored verdicts alone."""
         problem = graded_by(source)
         own = FunctionGrader(file="own.py", source=source)
-        configure(ROOT, find_available_isolation(), verdicts=tmp_path, graders=[make_custom_grader(own)])
+        configure(ROOT, find_available_isolation(), verdicts=tmp_path, graders=[own])
         scores, counts = [], []
         for answer in case.answers:
             before = len(runs)
@@ -229,7 +228,7 @@ RUBRIC = JudgeGrader(worker="judge", rubric="Right if the number is {4}.", asked
 
 
 def judged_problem(**fields: Any) -> Problem:
-    configure(ROOT, graders=[make_custom_grader(RUBRIC)])
+    configure(ROOT, graders=[RUBRIC])
     return make_problem(grader="judge", grading=RUBRIC.version, **fields)
 
 

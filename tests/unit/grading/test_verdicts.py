@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from ops import grading
-from ops.benchmarks.graded import make_custom_grader
 from ops.config import FunctionGrader
 from ops.core.errors import DataError
 from ops.core.problem import CodeTest, Grade, Problem
@@ -90,7 +89,7 @@ def test_a_users_function_runs_once_for_a_problem_and_an_answer(runs: list[Any],
         ROOT,
         find_available_isolation(),
         verdicts=tmp_path,
-        graders=[make_custom_grader(own), make_custom_grader(other)],
+        graders=[own, other],
     )
     problem = make_problem(grader="function", grading=own.version)
     asked = replace(problem, question="Another question, which the function sees?")
@@ -111,12 +110,17 @@ def test_without_a_store_every_process_runs_the_program(graded: Graded) -> None:
     assert [graded(RIGHT)[1] for _ in range(2)] == [1, 1]
 
 
-@pytest.mark.parametrize(("program", "again"), [(RIGHT, 0), (WRONG, 1)], ids=["right", "failed"])
-def test_a_failed_program_alone_runs_again_where_its_reasons_are_asked_for(
-    program: str, again: int, graded: Graded
+@pytest.mark.parametrize(
+    ("program", "hidden", "again"),
+    [(RIGHT, True, 0), (WRONG, True, 1), (WRONG, False, 0)],
+    ids=["right", "failed a hidden test", "failed a public test"],
+)
+def test_a_program_that_failed_hidden_tests_alone_runs_again_where_its_reasons_are_asked_for(
+    program: str, hidden: bool, again: int, graded: Graded
 ) -> None:
-    first, _ = graded(program)
-    assert graded(program, rerun_failures=True) == (first, again)
+    problem = make_code_problem(replace(CALL, hidden=hidden))
+    first, _ = graded(program, problem)
+    assert graded(program, problem, rerun_failures=True) == (first, again)
 
 
 @pytest.mark.parametrize("changed", ["program", "test", "hidden", "grader", "python", "libraries", "isolation"])

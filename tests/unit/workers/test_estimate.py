@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from ops.benchmarks.graded import make_custom_grader
 from ops.benchmarks.registry import training_benchmarks
 from ops.config import JudgeGrader, Price, Worker, load_pool
 from ops.core.errors import OverBudget
@@ -87,7 +86,7 @@ def store(cache: ResponseCache, ask: PlannedCall, response: Response) -> None:
 def test_a_judges_calls_are_counted_also_about_answers_that_are_cached(cache: ResponseCache) -> None:
     judge, solver = worker("judge"), worker()
     own = [JudgeGrader(worker="judge", rubric=rubric, asked=judge) for rubric in ("Right.", "Very right.")]
-    configure(Path(), graders=map(make_custom_grader, own))
+    configure(Path(), graders=own)
     first, second = ([replace(each, grader="judge", grading=grader.version) for each in problems(3)] for grader in own)
     prices = CallEstimator([solver], pool_file="config/pools", judges={"rlpr": judge})
 

@@ -12,14 +12,16 @@ import dagster as dg
 
 from ops.benchmarks.registry import displayable_question
 from ops.core.documents import format_markdown_table
+from ops.core.errors import format_figure
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
 from ops.release.promotion import GateCheck
 from ops.results import leaderboard
 from ops.results.leaderboard import estimate_of_score
+from ops.results.measures import average_values
 from ops.results.statistics import MeanEstimate, OracleEstimate, average_estimates
-from ops.results.summary import AnswerCost, Summary
+from ops.results.summary import Summary
 from ops.training.cold_start.validation import ColdStartRecord, ValidationResult
 from ops.workers.client import CallCounts
 
@@ -52,7 +54,9 @@ def _fold(table: dg.TableMetadataValue) -> dg.MarkdownMetadataValue:
 
 def describe_checks(checks: Sequence[GateCheck]) -> dict[str, dg.MetadataValue[Any]]:
     """Return the checks of a gate: a table with each value and its bound, and what each check says."""
-    rows = [("yes" if each.passed else "no", each.name, f"{each.value:.4g}", each.describe_bound()) for each in checks]
+    rows = [
+        ("yes" if each.passed else "no", each.name, format_figure(each.value), each.describe_bound()) for each in checks
+    ]
     said = "\n".join(f"* {check.name}: {check.explanation}" for check in checks)
     return {
         "checks": make_table(("passed", "check", "value", "bound"), rows),
@@ -63,12 +67,12 @@ def describe_checks(checks: Sequence[GateCheck]) -> dict[str, dg.MetadataValue[A
 def describe_scores(summaries: Iterable[Summary]) -> dict[str, dg.MetadataValue[Any]]:
     """Return the means of a system over its benchmarks as numbers, which Dagster plots over the materializations."""
     known = list(summaries)
-    cost = AnswerCost.mean([AnswerCost.from_summary(each) for each in known])
+    values = average_values([each.values for each in known])
     means = {
         "accuracy_percent": 100 * average_estimates([each.accuracy for each in known]).mean,
         "valid_workflows_percent": 100 * fmean(each.format_compliance for each in known),
-        "usd_a_question": cost.usd,
-        "seconds_a_question": cost.latency_s,
+        "usd_a_question": values["cost_usd"],
+        "seconds_a_question": values["latency_s"],
     }
     return {name: dg.MetadataValue.float(float(f"{mean:.6g}")) for name, mean in means.items() if math.isfinite(mean)}
 

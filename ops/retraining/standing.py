@@ -166,7 +166,7 @@ def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: Traini
     change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
     assert change is not None
     failed = list_caused_failures(snapshot, decision)
-    text = "\n".join([decision.why, *(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in failed)])
+    text = "\n".join([decision.why, *(check.describe_value() for check in failed)])
     occasion = snapshot.key
     link = str(page) if (page := retraining_file(workspace)).is_file() else ""
     of_this_change = [f"{state} {occasion}" for state in ("falls", "below", "anew")]
@@ -210,7 +210,7 @@ def find_next_command(snapshot: Snapshot, decision: TrainingDecision) -> str:
     command = f"podium run {snapshot.recipe_file} --seed"
     if decision.train_anew:
         return f"{command} {snapshot.recipe.seed}"
-    if decision.fine_tune or all(check.concerns_cost for check in list_caused_failures(snapshot, decision)):
+    if decision.fine_tune or all(check.subject == "cost" for check in list_caused_failures(snapshot, decision)):
         return ""
     return f"{command} {snapshot.recipe.seed + 1}"
 

@@ -20,11 +20,12 @@ from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreacha
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.core.status import Status
 from ops.core.usage import Usage
 from ops.evaluation.row_sorting import RowSorter
 from ops.evaluation.runner import MAX_BATCHES_IN_PROGRESS, evaluate
 from ops.results import table
-from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import load_rows, save_rows
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
@@ -99,7 +100,7 @@ def test_right_wrong_and_unreadable() -> None:
     assert [row.format_ok for row in rows] == [True, True, False, True]
     assert [row.workers for row in rows] == [("adder",), ("liar",), (), ("liar", "adder")]
     assert [row.steps for row in rows] == [1, 1, 0, 2]
-    assert rows[2].status == NO_WORKFLOW and rows[2].failure and rows[2].completion == "I would rather not."
+    assert rows[2].status == Status.NO_WORKFLOW and rows[2].failure and rows[2].completion == "I would rather not."
     assert (rows[3].tokens, rows[3].cost_usd, rows[3].latency_s) == (
         30,
         pytest.approx(0.002),
@@ -249,13 +250,13 @@ def test_summary_by_hand() -> None:
     assert summary.format_compliance == pytest.approx(2 / 3)
     assert summary.multi_worker_share == 0.5
     assert summary.steps == 1.5
-    assert summary.tokens == 15
+    assert summary.values["tokens"] == 15
 
 
 def test_all_unscorable_gives_no_number() -> None:
     rows = [replace(row, unscorable=True) for row in run(Fixed(ALONE), [problem(0)])]
     summary = summarize(rows)["math500"]
-    assert math.isnan(summary.accuracy.mean) and math.isnan(summary.tokens) and summary.unscorable == 1
+    assert math.isnan(summary.accuracy.mean) and math.isnan(summary.values["tokens"]) and summary.unscorable == 1
 
 
 def test_rows_survive_the_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

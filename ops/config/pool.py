@@ -166,17 +166,17 @@ class Price(TieredRates):
         return max(counted / 1e6, usage.stated_usd or 0.0)
 
     def compute_max_usd(
-        self, prompt_tokens: float, completion_tokens: float, service_tier: str | None = None, day: date | None = None
+        self, prompt_tokens: float, completion_tokens: float, service_tier: str | None = None
     ) -> float:
         """Return the most (USD) that a call costs which uses at most so many tokens, however the provider bills them.
 
         `service_tier`: the tier that the request names, which the provider may replace by the standard one. None: the
         request names none, and the account's settings at the provider may choose "priority".
         """
-        tiers = self.rates_on(day).tiers
+        tiers = self.rates_on().tiers
         limits = {float(tier.above_prompt_tokens) for tier in tiers if tier.above_prompt_tokens is not None}
         return max(
-            self.compute_usd(Usage(prompt, completion_tokens, service_tier=tier, **parts), day)
+            self.compute_usd(Usage(prompt, completion_tokens, service_tier=tier, **parts))
             for prompt in {prompt_tokens, *(limit for limit in limits if limit < prompt_tokens)}
             for tier in {"", _PRIORITY if service_tier is None else service_tier}
             for parts in _list_extreme_parts(prompt, completion_tokens)

@@ -5,7 +5,7 @@ import dagster as dg
 from assets import metadata
 from assets.resources import RunResource
 from ops.core.servers import check_addresses
-from ops.workers.pool import build_pool_table
+from ops.workers.pool import build_pool_table, list_special_prices
 from ops.workers.pool_checks import check_pools
 
 
@@ -18,12 +18,14 @@ def worker_pool(podium: RunResource) -> dg.MaterializeResult:
     pool = setup.pool
     if setup.recipe.can_call_workers:
         check_pools(setup)
+    special = list_special_prices(pool)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(f"{pool.answers_key}-{pool.prices_key}"),
         metadata={
             "answers_key": pool.answers_key,
             "prices_key": pool.prices_key,
             "workers": metadata.make_table(*build_pool_table(pool)),
+            **({"all_prices": "; ".join(special)} if special else {}),
             "pool": dg.MetadataValue.json(pool.model_dump(mode="json")),
         },
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from datetime import UTC, date, datetime
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -19,7 +18,7 @@ from ops.config.base import DAY_S, HttpUrl, Name, PoolName, Settings, digest, fi
 from ops.core.atomic import write_text
 from ops.core.errors import ConfigError
 from ops.core.settings_files import read_yaml
-from ops.core.usage import TOKEN_PARTS, Usage
+from ops.core.usage import TOKEN_PARTS, Usage, Whole
 
 Tag = Literal["closed", "code", "generalist", "open", "reasoning", "tool"]
 """Facts about a worker: closed or open weights, a tool instead of a model, its speciality."""
@@ -50,6 +49,14 @@ class Rates(Settings):
     `input`."""
     reasoning: float | None = Field(default=None, ge=0)
     """The price of a million completion tokens that are reasoning. If it is not set, it is that of `output`."""
+
+    def highest(self, whole: Whole) -> float:
+        """Return the highest rate at which the tokens of a prompt, or of a completion, may be billed."""
+        highest = self.input if whole == "prompt_tokens" else self.output
+        for part in TOKEN_PARTS:
+            if part.whole == whole:
+                highest = max(highest, getattr(self, part.rate) or 0.0)
+        return highest
 
     def __str__(self) -> str:
         special = {part.rate: getattr(self, part.rate) for part in TOKEN_PARTS}
@@ -166,29 +173,21 @@ class Price(TieredRates):
         return max(counted / 1e6, usage.stated_usd or 0.0)
 
     def compute_max_usd(
-        self, prompt_tokens: float, completion_tokens: float, service_tier: str | None = None
+        self, prompt_tokens: float, completion_tokens: float, service_tier: str | None = None, day: date | None = None
     ) -> float:
         """Return the most (USD) that a call costs which uses at most so many tokens, however the provider bills them.
 
         `service_tier`: the tier that the request names, which the provider may replace by the standard one. None: the
         request names none, and the account's settings at the provider may choose "priority".
         """
-        tiers = self.rates_on().tiers
-        limits = {float(tier.above_prompt_tokens) for tier in tiers if tier.above_prompt_tokens is not None}
+        dated = self.rates_on(day)
+        limits = {float(tier.above_prompt_tokens) for tier in dated.tiers if tier.above_prompt_tokens is not None}
         return max(
-            self.compute_usd(Usage(prompt, completion_tokens, service_tier=tier, **parts))
+            (prompt * rates.highest("prompt_tokens") + completion_tokens * rates.highest("completion_tokens")) / 1e6
             for prompt in {prompt_tokens, *(limit for limit in limits if limit < prompt_tokens)}
             for tier in {"", _PRIORITY if service_tier is None else service_tier}
-            for parts in _list_extreme_parts(prompt, completion_tokens)
+            for rates in [dated.rates_for(prompt, tier)]
         )
-
-
-def _list_extreme_parts(prompt_tokens: float, completion_tokens: float) -> list[dict[str, Any]]:
-    """Return the usages in which the whole prompt, and the whole completion, is of one part or of none."""
-    choices: list[list[dict[str, Any]]] = []
-    for whole, tokens in (("prompt_tokens", prompt_tokens), ("completion_tokens", completion_tokens)):
-        choices.append([{}, *({part.name: tokens} for part in TOKEN_PARTS if part.whole == whole)])
-    return [of_prompt | of_completion for of_prompt, of_completion in product(*choices)]
 
 
 class Serve(Settings):

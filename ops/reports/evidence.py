@@ -110,8 +110,8 @@ class TrainingCost(NamedTuple):
     rollouts: int
     seconds: float
     """Wall time."""
-    usd: float
-    """What the answers of the workers in the rollouts cost when they were first given."""
+    rollouts_usd: float
+    """What the workers' responses to the rollouts would have cost without the cache."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def render_page(evidence: Evidence, exhibits: Sequence[MadeExhibit], release: Re
     return render_template(
         "report.html", title=f"Podium report: {about.recipe}, seed {about.seed}", evidence=evidence, made=exhibits,
         label=synthetic_label(about), release=list_facts(release), said=write_sentences(evidence, release.verdict),
-        cost=describe_training_cost(evidence),
+        cost=describe_training_cost(evidence, release.cost),
         picture=next((part for part in parts if not isinstance(part, Table)), None),
     )  # fmt: skip
 

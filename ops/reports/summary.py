@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ops.core.workspace import Workspace
 from ops.release import registry
+from ops.release.lineage import describe_cost
 from ops.reports.claims import FAILS, HOLDS, Claim, test_claims
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import format_interval, format_points
@@ -26,6 +27,8 @@ class ReleaseInfo(NamedTuple):
     """The version with the alias `champion`; empty if there is none."""
     verdict: str = ""
     """The gate's decision about `version`; empty if there was none."""
+    cost: str = ""
+    """What `version` cost, in the sentences that its page in MLflow has; empty if it is not known."""
 
 
 def load_release_info(workspace: Workspace, policy: str, commit: str, now: datetime) -> ReleaseInfo:
@@ -38,7 +41,7 @@ def load_release_info(workspace: Workspace, policy: str, commit: str, now: datet
     verdict = tags.get("verdict", "")
     if by := tags.get("override"):
         verdict = f"{verdict} (overridden by {by})"
-    return ReleaseInfo(date, commit, versions[-1].version, name, verdict)
+    return ReleaseInfo(date, commit, versions[-1].version, name, verdict, describe_cost(tags))
 
 
 def list_facts(release: ReleaseInfo) -> dict[str, str]:
@@ -89,15 +92,17 @@ def write_sentences(evidence: Evidence, verdict: str = "") -> list[str]:
     return [*said, f"{_recommend(against)} {_list_objections(evidence, made, verdict)}"]
 
 
-def describe_training_cost(evidence: Evidence) -> str:
-    """Return a sentence with the steps, rollouts, minutes and USD of the training; empty if they are not known."""
+def describe_training_cost(evidence: Evidence, version_cost: str = "") -> str:
+    """Return sentences with the steps, rollouts, minutes and USD of the training; empty if they are not known.
+
+    `version_cost` is what the registered version cost. Without it, only the USD of the rollouts are known.
+    """
     cost = evidence.training_cost
     if cost is None:
-        return ""
-    return (
-        f"Training took {cost.steps:,} steps with {cost.rollouts:,} rollouts in {cost.seconds / 60:,.1f} minutes. The "
-        f"answers of the workers in these rollouts cost {format_usd(cost.usd)} when they were first given."
-    )
+        return version_cost
+    paid = version_cost or f"Without the cache, the rollouts would have cost {format_usd(cost.rollouts_usd)}."
+    took = f"{cost.steps:,} steps with {cost.rollouts:,} rollouts in {cost.seconds / 60:,.1f} minutes"
+    return f"Training took {took}. {paid}"
 
 
 def _recommend(against: Sequence[Claim]) -> str:

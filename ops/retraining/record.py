@@ -37,6 +37,8 @@ class Figures(NamedTuple):
     """The mean latency in seconds of such a question."""
     valid: float
     """The share of answers with a valid workflow, in [0, 1]."""
+    benchmarks: tuple[str, ...] = ()
+    """The benchmarks of the questions; empty in records of an earlier version of Podium."""
 
 
 def measure_figures(rows: Rows) -> Figures:
@@ -56,6 +58,7 @@ def measure_figures(rows: Rows) -> Figures:
         mean_per_answer(valid, "cost_usd"),
         mean_per_answer(valid, "latency_s"),
         sum(each.written for each in summaries.values()) / answers if answers else float("nan"),
+        tuple(summaries),
     )
 
 

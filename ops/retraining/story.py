@@ -339,7 +339,19 @@ def _figures_table(record: RetrainingRecord, version: str, made: RegisteredVersi
             "valid workflows, %")  # fmt: skip
     note = "The means of the benchmarks, with 95 % intervals. USD and seconds are those of the questions for which the "
     note += "system wrote a valid workflow. OOD: out of distribution."
-    return Table("What the change cost", head, rows, [len(rows) - 1], note=f"{note} {_describe_loss(record.figures)}")
+    said = _describe_missing_benchmarks(record.figures, labels) or _describe_loss(record.figures)
+    return Table("What the change cost", head, rows, [len(rows) - 1], note=f"{note} {said}")
+
+
+def _describe_missing_benchmarks(figures: Mapping[str, Figures], labels: Mapping[str, str]) -> str:
+    """Say which systems were measured without benchmarks that others were measured on; empty if there are none."""
+    every = {name for own in figures.values() for name in own.benchmarks}
+    missing = {labels[name]: sorted(every - set(figures[name].benchmarks)) for name in labels if name in figures}
+    said = "; ".join(f"{label}, without {', '.join(names)}" for label, names in missing.items() if names)
+    return (
+        f"The systems were measured on different questions, so that their rows cannot be compared: {said}. A benchmark "
+        "is left out if another version of its grader graded the answers." if said else ""
+    )  # fmt: skip
 
 
 def _describe_loss(figures: Mapping[str, Figures]) -> str:

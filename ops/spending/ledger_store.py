@@ -1,4 +1,7 @@
-"""The interface of a database for the ledger's tables, which `sqlite_ledger` and `postgres_ledger` implement."""
+"""The ledger's tables, and the interface of a database that holds them.
+
+`sqlite_ledger` and `postgres_ledger` implement the interface.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,42 @@ from ops.core.processes import ProcessId
 T = TypeVar("T")
 LEDGER_URL = "PODIUM_LEDGER_URL"
 """The environment variable with the address of a team's ledger, ``postgresql://USER@HOST:PORT/DB``."""
+
+
+def ledger_tables(*, row_id: str, sums: str = "") -> tuple[str, ...]:
+    """Return the statements that create the tables.
+
+    `row_id` declares a primary key to which the database assigns increasing numbers, and `sums` is an option of the
+    table of sums. The other declarations are accepted by both databases.
+    """
+    return (
+        # Sums over the calls, so that a reservation does not have to add up all calls.
+        f"""CREATE TABLE spending (
+            run TEXT, purpose TEXT, worker TEXT, month TEXT,
+            calls BIGINT NOT NULL, prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL,
+            usd DOUBLE PRECISION NOT NULL, PRIMARY KEY (run, purpose, worker, month)
+        ) {sums}""",
+        f"""CREATE TABLE blocks (
+            id {row_id}, run TEXT NOT NULL, pid BIGINT NOT NULL, started DOUBLE PRECISION NOT NULL,
+            usd DOUBLE PRECISION NOT NULL
+        )""",
+        f"""CREATE TABLE calls (
+            id {row_id}, at DOUBLE PRECISION NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
+            prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL, usd DOUBLE PRECISION NOT NULL
+        )""",
+        # Calls in flight, and lost calls, which count as spent at their highest possible cost until their cost is
+        # known.
+        f"""CREATE TABLE sent (
+            id {row_id}, at DOUBLE PRECISION NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
+            month TEXT NOT NULL, key TEXT NOT NULL, usd DOUBLE PRECISION NOT NULL, pid BIGINT NOT NULL,
+            started DOUBLE PRECISION NOT NULL, lost INTEGER NOT NULL DEFAULT 0, measured INTEGER NOT NULL DEFAULT 0
+        )""",
+        "CREATE INDEX lost_by_key ON sent (key) WHERE lost = 1",
+        """CREATE VIEW spent AS
+            SELECT run, purpose, worker, month, usd, calls, prompt_tokens, completion_tokens,
+                0 AS lost, 0.0 AS lost_usd FROM spending
+            UNION ALL SELECT run, purpose, worker, month, usd, 0, 0, 0, 1, usd FROM sent WHERE lost = 1""",
+    )
 
 
 class Cursor(Protocol):

@@ -8,38 +8,12 @@ from typing import TypeVar
 
 from ops.core.processes import ProcessId, process_state, this_process
 from ops.core.sqlite import SqliteFile
-from ops.spending.ledger_store import SqlConnection
+from ops.spending.ledger_store import SqlConnection, ledger_tables
 
 T = TypeVar("T")
 
-SPENT_VIEW = """CREATE VIEW spent AS
-    SELECT run, purpose, worker, month, usd, calls, prompt_tokens, completion_tokens,
-        0 AS lost, 0.0 AS lost_usd FROM spending
-    UNION ALL SELECT run, purpose, worker, month, usd, 0, 0, 0, 1, usd FROM sent WHERE lost = 1"""
 _VERSION = 3
-_SCHEMA = (
-    # Sums over the calls, so that a reservation does not have to add up all calls.
-    """CREATE TABLE spending (
-        run TEXT, purpose TEXT, worker TEXT, month TEXT,
-        calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-        usd REAL NOT NULL, PRIMARY KEY (run, purpose, worker, month)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE blocks (
-        id INTEGER PRIMARY KEY, run TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL, usd REAL NOT NULL
-    )""",
-    """CREATE TABLE calls (
-        id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
-        prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, usd REAL NOT NULL
-    )""",
-    # Calls in flight, and lost calls, which count as spent at their highest possible cost until their cost is known.
-    """CREATE TABLE sent (
-        id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, purpose TEXT NOT NULL, worker TEXT NOT NULL,
-        month TEXT NOT NULL, key TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
-        lost INTEGER NOT NULL DEFAULT 0, measured INTEGER NOT NULL DEFAULT 0
-    )""",
-    "CREATE INDEX lost_by_key ON sent (key) WHERE lost = 1",
-    SPENT_VIEW,
-)
+_SCHEMA = ledger_tables(row_id="INTEGER PRIMARY KEY", sums="WITHOUT ROWID")
 
 
 class LocalLedgerStore:

@@ -73,14 +73,15 @@ def _find_changes(old: Worker, new: Worker) -> dict[str, SettingChange]:
     return {key: SettingChange(before[key], after[key]) for key in before if before[key] != after[key]}
 
 
-def _format_price(price: Price) -> list[str]:
-    return [str(price), *(f"{rates} from {rates.since}" for rates in price.later)]
+def _list_rates(price: Price) -> list[str]:
+    later = (f"{rates} from {rates.since}" for rates in price.later)
+    return [str(price.model_copy(update={"tiers": ()})), *map(str, price.tiers), *later]
 
 
 def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         if value.keys() >= {"input", "output"}:
-            return f"{', '.join(_format_price(Price(**value)))} USD per million tokens"
+            return f"{', '.join(_list_rates(Price(**value)))} USD per million tokens"
         return json.dumps(value, ensure_ascii=False) if value else "none"
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
@@ -94,8 +95,15 @@ POOL_TABLE_HEAD = ("worker", "model", "sampling", "tokens", "USD per million", "
 
 
 def build_pool_table(pool: Pool) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return a table of the pool: its column headings, and a row of texts for each worker."""
+    """Return a table of the pool: its column headings, and a row of texts for each worker. Its prices are today's for
+    input and output; `list_special_prices` has the others."""
     return POOL_TABLE_HEAD, [_worker_row(worker) for worker in pool.workers]
+
+
+def list_special_prices(pool: Pool) -> list[str]:
+    """Return a line for each price of the workers that have more prices than one for input and one for output."""
+    rates = {worker.name: _list_rates(worker.price) for worker in pool.workers if worker.price}
+    return [f"{name}: {each}" for name, own in rates.items() if len(own) > 1 or "," in own[0] for each in own]
 
 
 def _worker_row(worker: Worker) -> tuple[str, ...]:
@@ -109,7 +117,8 @@ def _worker_row(worker: Worker) -> tuple[str, ...]:
         "requests/min": worker.requests_per_minute,
         "tokens/min": worker.tokens_per_minute,
     }
-    price = ", ".join(_format_price(worker.price)) if worker.price else "LiteLLM's"
+    today = worker.price.rates_on() if worker.price else None
+    price = f"{today.input:g} / {today.output:g}" if today else "LiteLLM's"
     tags = [*worker.tags, *([f"retired {worker.retired}"] if worker.retired else [])]
     return (
         worker.name, worker.model, _format_facts(sampling), _format_facts(tokens), price, _format_facts(limits),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -80,8 +81,10 @@ def podium() -> None:
 
 def execute() -> None:
     """Run the command line of this process."""
+    from pipelines.commands.output import WarningPrinter
     from pipelines.termination import end_at_next_signal, record_signals
 
+    logging.lastResort = WarningPrinter(logging.WARNING)
     record_signals()
     try:
         if (workspace := _find_workspace()) is not None:

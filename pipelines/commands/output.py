@@ -6,6 +6,7 @@ of them. Piped output is never wrapped or cut: one line per item.
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -31,6 +32,14 @@ def print_text(text: object = "", err: bool = False) -> None:
     """Print text on standard output, or with `err` on standard error: wrapped on a terminal, unchanged otherwise."""
     stream = sys.stderr if err else sys.stdout
     click.echo(wrap_text(str(text)) if stream.isatty() else str(text), err=err)
+
+
+class WarningPrinter(logging.Handler):
+    """Prints log records on standard error, wrapped like other text."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message of a record."""
+        print_text(self.format(record), err=True)
 
 
 def print_fact(label: str, text: object, width: int = LABEL_WIDTH) -> None:

@@ -92,7 +92,7 @@ def show(pool: str, as_json: bool, wide: bool) -> None:
     """
     from ops.config import load_pool, pool_file
     from ops.config.base import key_problem
-    from ops.workers.pool import build_pool_table
+    from ops.workers.pool import build_pool_table, list_special_prices
     from ops.workers.pool_checks import find_unsent_settings
 
     config = find_workspace_or_defaults().config
@@ -105,12 +105,17 @@ def show(pool: str, as_json: bool, wide: bool) -> None:
     print_text(chosen.description)
     print_text()
     print_table(*build_pool_table(chosen), optional=("sampling", "tags", "tokens", "limits"), wide=wide)
-    print_text()
-    for name, variable in chosen.missing_keys().items():
-        print_text(f"{name}: {variable} {key_problem(variable)}")
-    for worker in chosen.workers:
-        for error in find_unsent_settings(worker, pool_file(config, pool)):
-            print_text(str(error))
+    if special := list_special_prices(chosen):
+        print_text("\nAll prices of these workers, in USD per million tokens (input / output):")
+        for line in special:
+            print_text(line)
+    file, keys = pool_file(config, pool), chosen.missing_keys()
+    problems = [f"{name}: {variable} {key_problem(variable)}" for name, variable in keys.items()]
+    problems += [str(error) for worker in chosen.workers for error in find_unsent_settings(worker, file)]
+    if problems:
+        print_text()
+    for problem in problems:
+        print_text(problem)
 
 
 def _pool_row(name: str, pool: Pool) -> tuple[str, int, str, str]:

@@ -141,8 +141,8 @@ def list_runs(count: int, as_json: bool, wide: bool) -> None:
         print_text("There is no run yet. `podium run` starts one.")
         return
     rows = [
-        (each["run"][:8], each["job"], each["recipe"], each["status"], each["started"] or "–", _format_minutes(each))
-        for each in found
+        (run["run"][:8], run["job"], run["recipe"], _name_status(run), run["started"] or "–", _format_minutes(run))
+        for run in found
     ]
     head = ("run", "job", "recipe", "status", "started (UTC)", "minutes")
     print_table(head, rows, ("minutes",), optional=("job", "minutes"), wide=wide)
@@ -182,10 +182,14 @@ def _format_run(run: dict[str, Any]) -> str:
     return f"{of}: {_describe_status(run)} (podium runs list)"
 
 
+def _name_status(run: dict[str, Any]) -> str:
+    return "running" if run["status"] == "started" else str(run["status"])
+
+
 def _describe_status(run: dict[str, Any]) -> str:
     if run["started"] is None:
         return f"{run['status']}, not begun yet"
-    if run["status"] == "started":
+    if _name_status(run) == "running":
         return f"running since {run['started']}"
     return f"{run['status']}, begun {run['started']}"
 

@@ -19,6 +19,9 @@ from pipelines.commands.output import print_fact, print_json, print_table
 from pipelines.confirmation import confirm_spending, show_spending
 from pipelines.retraining.launch import estimate_change, estimate_drift_round, make_change_tags, record_plan
 
+_CAUSE = "the command `podium retrain`"
+"""What the page of the retrainings says about the start of a run of this module."""
+
 
 def print_change(workspace: Workspace, as_json: bool = False) -> None:
     """Print what the champion's pool requires and costs, without executing it.
@@ -98,11 +101,9 @@ def retrain_champion(workspace: Workspace, yes: bool = True) -> bool:
         priced = estimate_change(found)
         print_plan(found, priced)
         confirm_spending(found.snapshot.setup(workspace), yes, priced.usd)
-        record_plan(workspace, found, priced, "podium retrain")
+        record_plan(workspace, found, priced, _CAUSE)
         job = place.definitions.resolve_job_def("retraining")
-        place.with_resource(found.podium).execute(
-            job, tags=make_change_tags(found, priced) | {CAUSE_TAG: "podium retrain"}
-        )
+        place.with_resource(found.podium).execute(job, tags=make_change_tags(found, priced) | {CAUSE_TAG: _CAUSE})
     return print_decision(console, workspace, found.snapshot)
 
 

@@ -47,7 +47,7 @@ def make_monthly_check() -> dg.ScheduleDefinition:
             return dg.SkipReason(str(error))
         if found.plan.is_empty:
             return dg.SkipReason(f"nothing changed in the pool {found.snapshot.pool.name}: the champion stays")
-        made = decide_launch(workspace, instance, found, "schedule")
+        made = decide_launch(workspace, instance, found, f"the schedule `{MONTHLY_CHECK}`")
         for note in made.observations:
             instance.report_runless_asset_event(note)
         return made.request or dg.SkipReason(made.reason)

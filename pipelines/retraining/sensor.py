@@ -56,7 +56,8 @@ def make_pool_sensor(clock: Callable[[], float] = time.time) -> dg.SensorDefinit
         if wait := settling.remaining_wait_s(found.snapshot.retraining.settle_s, clock()):
             why = f"{found.plan}: edited recently, settling for {wait:.0f} s more"
             return _sensor_result(context, LaunchDecision(reason=why), settling)
-        return _sensor_result(context, decide_launch(workspace, context.instance, found, "pool changed"), settling)
+        made = decide_launch(workspace, context.instance, found, f"the sensor `{POOL_CHANGED}`")
+        return _sensor_result(context, made, settling)
 
     return sensor
 

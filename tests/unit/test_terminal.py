@@ -1,6 +1,7 @@
 """Output on a terminal, 80 columns wide: a plan, progress, and what a step prints, which is in its file too."""
 
 import io
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from ops.planning.plan_text import format_plan
 from ops.planning.recipe_plan import make_plan
 from ops.planning.requirements import find_missing
 from ops.workers.client import CallCounts
-from pipelines.commands.output import wrap_text
+from pipelines.commands.output import WarningPrinter, wrap_text
 from pipelines.terminal import Terminal
 
 
@@ -39,6 +40,14 @@ def test_prose_wraps_beside_its_label_and_a_row_of_a_table_stays_whole() -> None
     assert wrap_text(text, 22) == (
         "pool          one,\n              two,\n              three\n  - one two three\n" + row
     )
+
+
+def test_a_warning_wraps_like_other_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    WarningPrinter().emit(logging.makeLogRecord({"msg": "%s was graded " + "again " * 20, "args": ("mmlu",)}))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("mmlu was graded") and len(lines) > 1 and max(map(len, lines)) <= 40
 
 
 def test_progress_names_the_phase_and_its_remaining_time_at_80_columns() -> None:

@@ -17,6 +17,7 @@ from ops.core.charts import NARROW_IN, SERIES_STYLES, WIDE_IN, Chart, draw_figur
 from ops.core.workspace import Workspace
 from ops.release import aliases
 from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
+from ops.release.lineage import describe_cost
 from ops.release.promotion import GateCheck, GateDecision
 from ops.reports.evidence import Evidence, TrainingCost
 from ops.reports.exhibit import EXHIBITS, ExhibitContent, MadeExhibit, Table, make_exhibit, report_file
@@ -139,7 +140,11 @@ def test_the_first_screen_says_what_training_cost(evidence: Evidence) -> None:
     assert describe_training_cost(evidence) == ""
     trained = replace(evidence, training_cost=TrainingCost(140, 17920, 96.0, 17.3105))
     assert "140 steps with 17,920 rollouts in 1.6 minutes" in describe_training_cost(trained)
-    assert "cost $17.31 when" in render_page(trained, [], RELEASED)
+    assert "Without the cache, the rollouts would have cost $17.31." in render_page(trained, [], RELEASED)
+    tags = {"paid_usd": "11.42", "training_paid_usd": "7.23", "rollouts_usd": "17.3105"}
+    shown = render_page(trained, [], RELEASED._replace(cost=describe_cost(tags)))
+    assert f"1.6 minutes. {describe_cost(tags)}" in shown
+    assert shown.count("17.31") == 1
 
 
 def test_missing_parts_are_named_on_the_first_screen(evidence: Evidence) -> None:
@@ -160,11 +165,12 @@ def test_registered_facts_of_a_policy_are_read(tmp_path: Path) -> None:
     now = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     known = version(workspace)
     policy = known.tags["policy"]
-    assert load_release_info(workspace, policy, "abc", now) == ReleaseInfo("2026-01-02 03:04 UTC", "abc", known.version)
+    expected = ReleaseInfo("2026-01-02 03:04 UTC", "abc", known.version, cost=describe_cost(known.tags))
+    assert load_release_info(workspace, policy, "abc", now) == expected
     aliases.promote_version(workspace, known.version, YES)
     found = load_release_info(workspace, policy, "abc", now)
     assert (found.champion, found.verdict) == (known.version, "promoted")
-    assert load_release_info(workspace, "another", "abc", now)[2:] == ("", known.version, "")
+    assert load_release_info(workspace, "another", "abc", now)[2:] == ("", known.version, "", "")
 
 
 def test_text_between_backticks_is_code(html: str, evidence: Evidence) -> None:

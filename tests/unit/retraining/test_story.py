@@ -75,6 +75,12 @@ def test_a_price_change_is_told_with_its_plan_its_figures_and_how_to_undo_it(wor
     assert load_last_summary(workspace) == story.summary, "what status shows"
     text = page.read_text(encoding="utf-8")
     assert "What the change cost" in text and "−30.0 points" in text
+    before, now = measure_figures(scored(8)), measure_figures(scored(5))
+    less = before._replace(benchmarks=before.benchmarks[1:])
+    update_record(workspace, asked.key, figures={BEFORE: less, NOW: now})
+    note = load_stories(workspace)[0].tables[0].note
+    assert f"version 1 before the change, without {before.benchmarks[0]}" in note
+    assert "points" not in note, "means over different benchmarks are not compared"
 
 
 def test_a_fine_tuned_version_is_told_with_the_version_that_it_continues(workspace: Workspace) -> None:

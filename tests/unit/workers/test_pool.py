@@ -14,7 +14,7 @@ from ops.core.errors import ConfigError
 from ops.core.usage import Usage
 from ops.workers.litellm_private import read_model_table
 from ops.workers.new_pool import create_pool
-from ops.workers.pool import SettingChange, build_pool_table, compare_pools
+from ops.workers.pool import SettingChange, build_pool_table, compare_pools, list_special_prices
 from ops.workers.price_table import read_price
 from ops.workers.providers import find_price, import_litellm, max_prompt_tokens, request_settings
 from tests.command import podium
@@ -354,7 +354,9 @@ def test_dates_stand_in_their_order(days: list[str]) -> None:
 
 def test_an_announced_price_is_shown_and_compared() -> None:
     dated = priced(price(date(2030, 1, 1)))
-    assert "2 / 10, 4 / 20 from 2030-01-01" in build_pool_table(dated)[1][0]
+    assert "2 / 10" in build_pool_table(dated)[1][0], "the table has one price for input and one for output"
+    assert list_special_prices(dated) == ["a: 2 / 10", "a: 4 / 20 from 2030-01-01"]
+    assert list_special_prices(priced(BEFORE)) == []
     assert str(compare_pools(priced(BEFORE), dated)) == (
         "~ a: price: 2 / 10 USD per million tokens → 2 / 10, 4 / 20 from 2030-01-01 USD per million tokens"
     )

@@ -16,7 +16,7 @@ from ops.workflow.grammar import ParseResult
 from ops.workflow.judging import grade_answers
 from ops.workflow.literals import FormatFailure
 from ops.workflow.team import NO_CLIENT, Team
-from ops.workflow.trace import UNSCORABLE_STATUSES, Round, WorkflowTrace
+from ops.workflow.trace import Round, WorkflowTrace
 
 Outcome = Literal["right", "wrong", "invalid", "unscorable"]
 """The outcome of a rollout. "invalid" means that the completion contains no workflow, and "unscorable" that no answer
@@ -116,6 +116,6 @@ def _build_rollout(made: Round, grade: Grade | None, after: Rollout | None) -> R
         return replace(own, grade=after.grade, outcome=after.outcome)
     if made.trace is None:
         return own
-    if made.trace.status in UNSCORABLE_STATUSES or (grade is not None and grade.unscorable):
+    if not made.trace.status.is_scorable or (grade is not None and grade.unscorable):
         return replace(own, outcome="unscorable")
     return replace(own, outcome="right" if grade is not None and grade.correct else "wrong")

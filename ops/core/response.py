@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
+from ops.core.status import Status
 from ops.core.usage import USAGE_COLUMNS, Usage
-
-ResponseStatus = Literal["answered", "cut", "withheld", "declined", "tool_calls", "reasoning", "empty"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +67,15 @@ class Response:
         return cls(usage=usage, cached=cached, **response_fields)
 
     @property
-    def status(self) -> ResponseStatus:
-        """What kind of reply this was. Only a reply that was "answered" or "cut" contains text of an answer."""
+    def status(self) -> Status:
+        """What kind of reply this was. Only a reply that was `ANSWERED` or `CUT` contains text of an answer."""
         if self.finish_reason == "content_filter":
-            return "withheld"
+            return Status.WITHHELD
         if self.finish_reason == "refusal":
-            return "declined"
+            return Status.DECLINED
         if not self.is_blank:
-            return "cut" if self.finish_reason == "length" else "answered"
-        if self.finish_reason in ("tool_calls", "function_call"):
-            return "tool_calls"
-        if self.finish_reason == "reasoning":
-            return "reasoning"
-        return "cut" if self.finish_reason == "length" else "empty"
+            return Status.CUT if self.finish_reason == "length" else Status.ANSWERED
+        return _STATUS_WITHOUT_TEXT.get(self.finish_reason, Status.EMPTY)
 
     @property
     def is_blank(self) -> bool:
@@ -88,6 +83,13 @@ class Response:
         return not self.text.strip()
 
 
+_STATUS_WITHOUT_TEXT = {
+    "tool_calls": Status.TOOL_CALLS,
+    "function_call": Status.TOOL_CALLS,
+    "reasoning": Status.REASONING,
+    "length": Status.CUT,
+}
+"""Maps the finish reason of a blank reply to its status; every other reason gives `EMPTY`."""
 _RUN_DEPENDENT_FIELDS = ("usage", "cached", "retries", "replayed")
 """Fields that are stored in another form (`usage`), or that depend on the run and are not stored."""
 _ARROW_TYPES = {"str": "string", "int": "int64", "float": "float64"}

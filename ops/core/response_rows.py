@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ops.core.checked_files import open_table
 from ops.core.errors import DataError
 from ops.core.problem import problem_key
 from ops.core.response import NO_RESPONSE, RESPONSE_COLUMNS, Response
+from ops.core.status import Status
 from ops.core.usage import USAGE_COLUMNS
 
 REMEDY = "Precache again (`podium data responses RECIPE`): the answers are still in the cache"
-Status = Literal["ok", "refused", "unreachable"]
+STATUSES = (Status.OK, Status.REFUSED, Status.UNREACHABLE)
+"""The statuses that a row may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseRow:
     """One worker's graded answer to one problem at one sample index.
 
-    A row with a `response` has the status "ok". Without a response, `score` is 0. A row that is "refused" counts as a
-    wrong answer; one that is "unreachable" is excluded from averages. `grading_usd` is the cost in USD of a model that
+    A row with a `response` has the status `OK`. Without a response, `score` is 0. A row that is `REFUSED` counts as a
+    wrong answer; one that is `UNREACHABLE` is excluded from averages. `grading_usd` is the cost in USD of a model that
     judged the answer.
     """
 
@@ -39,8 +41,9 @@ class ResponseRow:
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> ResponseRow:
         """Return the row with the values of a table's columns. Raises `KeyError` or `TypeError` for a missing
-        column."""
-        return cls(response=Response.from_stored(columns), **{name: columns[name] for name in _ROW_FIELDS})
+        column, and `ValueError` for an unknown status."""
+        values = {name: columns[name] for name in _ROW_FIELDS}
+        return cls(response=Response.from_stored(columns), **values | {"status": Status(values["status"])})
 
     def as_columns(self) -> dict[str, Any]:
         """Return the row's values by column name, in the order of `COLUMNS`."""
@@ -95,10 +98,10 @@ def _read_table(file: Path) -> list[ResponseRow]:
         present = [name for name in COLUMNS if name in table.schema_arrow.names]
         if missing := [name for name in COLUMNS if name not in present and name not in OPTIONAL_COLUMNS]:
             raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
-        rows = [ResponseRow.from_columns(columns) for columns in table.read(present).to_pylist()]
-    if unknown := {row.status for row in rows} - set(get_args(Status)):
+        rows = table.read(present).to_pylist()
+    if unknown := {columns["status"] for columns in rows} - set(STATUSES):
         raise DataError(file, "column status", f"holds {', '.join(sorted(unknown))}", REMEDY)
-    return rows
+    return [ResponseRow.from_columns(columns) for columns in rows]
 
 
 def arrow_schema() -> Any:

@@ -18,6 +18,7 @@ from ops.core.messages import Message, Sample
 from ops.core.once import INCOMPLETE, Key
 from ops.core.problem import Problem
 from ops.core.response_rows import ResponseRow, arrow_schema, sort_key
+from ops.core.status import Status
 from ops.workers.scheduling import Client
 
 OnRow = Callable[["ResponseRow"], None]
@@ -84,16 +85,16 @@ async def answer_problem(problem: Problem, worker: Worker, client: Client, sampl
     """
     from ops.workflow.judging import grade_answers
 
-    row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, "ok")
+    row = ResponseRow(worker.name, problem.benchmark, problem.id, Sample.of(sample).index, Status.OK)
     try:
         response = await client.complete(worker, build_solo_messages(problem), sample=sample)
     except WorkerUnreachable:
-        return replace(row, status="unreachable")
+        return replace(row, status=Status.UNREACHABLE)
     except WorkerRefused:
-        return replace(row, status="refused")
+        return replace(row, status=Status.REFUSED)
     [verdict] = await grade_answers([problem], [response.text], client)
     if verdict is None or verdict.unscorable:
-        return replace(row, status="unreachable")
+        return replace(row, status=Status.UNREACHABLE)
     return replace(
         row, response=response, score=verdict.score, extracted=verdict.extracted, grading_usd=verdict.cost_usd
     )
@@ -116,7 +117,7 @@ def write_responses(rows: Iterable[ResponseRow], file: Path, key: Key | None = N
 
     ordered = sorted(map(_remove_confidential_text, rows), key=sort_key)
     stored = dict({GRADER_KEY: default_graders_key({row.benchmark for row in ordered})} if key is None else key)
-    if any(row.status == "unreachable" for row in ordered):
+    if any(row.status == Status.UNREACHABLE for row in ordered):
         stored[INCOMPLETE] = "without answers of an unreachable worker"
     table = pa.Table.from_pylist([row.as_columns() for row in ordered], schema=arrow_schema())
     with replace_with_digest(file, stored) as temporary:

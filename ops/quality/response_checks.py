@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from ops.core.problem import Problem
-from ops.core.response_rows import ResponseRow, Status
+from ops.core.response_rows import STATUSES, ResponseRow
 from ops.core.workspace import Workspace
 from ops.quality.suite import QualityReport, Rule, expect_among, expect_between, expect_flag, expect_unique, run_suite
 
@@ -75,7 +75,7 @@ def _response_rules(workers: Sequence[str], samples: int) -> list[Rule]:
         Rule("worker that is not in the pool", expect_among("worker", workers)),
         Rule("problem that is not on the shortlist", expect_flag("shortlisted")),
         Rule(f"sample index outside 0 to {samples - 1}", expect_between("sample", 0, samples - 1)),
-        Rule("unknown status", expect_among("status", get_args(Status))),
+        Rule("unknown status", expect_among("status", [status.value for status in STATUSES])),
         Rule("score outside 0 to 1", expect_between("score", 0, 1)),
         Rule("score without an answer", expect_flag("score_fits_status")),
         Rule("prompt tokens below 0", expect_between("prompt_tokens", 0)),

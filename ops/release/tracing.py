@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.core.installation import require_mlflow
 from ops.core.response import Response
+from ops.core.status import Status
 from ops.workflow.execution import rebuild_messages
 from ops.workflow.trace import QuestionTrace, StepTrace, WorkflowTrace
 
@@ -183,7 +184,7 @@ def build_execution_tree(run: QuestionTrace, name: str, *, withheld: str = "") -
             f"round {number}",
             "CHAIN",
             *_start_and_end([each]),
-            succeeded=each.status == "answered",
+            succeeded=each.status == Status.ANSWERED,
             outputs=_show({"answer": each.answer}, withheld),
             attributes=_workflow_totals(each),
             children=_step_spans(each, withheld),
@@ -247,9 +248,9 @@ def _step_span(trace: WorkflowTrace, step: StepTrace, withheld: str) -> SpanTree
         "CHAT_MODEL" if is_call else "TASK",
         trace.started_at + step.started_s,
         trace.started_at + step.ended_s,
-        succeeded=step.status in ("ok", "pruned"),
+        succeeded=step.status in (Status.OK, Status.PRUNED),
         inputs=_show({"messages": rebuild_messages(trace, step.index)}, withheld) if is_call else None,
-        outputs=_show(_chat_output(step.response.text), withheld) if step.status == "ok" else None,
+        outputs=_show(_chat_output(step.response.text), withheld) if step.status == Status.OK else None,
         attributes=_step_attributes(step, not withheld),
     )
 

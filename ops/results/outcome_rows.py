@@ -8,15 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ops.core.problem import Grade, Problem, problem_key
+from ops.core.status import Status
 from ops.core.usage import Usage
 from ops.workflow.strategy import classify_shape, workflow_pattern
-from ops.workflow.trace import UNSCORABLE_STATUSES, QuestionTrace, WorkflowTrace
+from ops.workflow.trace import QuestionTrace, WorkflowTrace
 
 if TYPE_CHECKING:
     from ops.conductor.rollout import Outcome
-
-NO_WORKFLOW = "no_workflow"
-"""The status of a row whose completion is not a valid workflow. It counts as a wrong answer and as a format failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,8 @@ class OutcomeRow:
     """One system's answer to one question at one repeat, with its grade and cost.
 
     - `correct` is 1 for a right answer and 0 otherwise.
-    - `status` is the trace's status (`ops.workflow.trace.TraceStatus`) or `NO_WORKFLOW`.
+    - `status` is the trace's `Status`, or `NO_WORKFLOW` if the completion is not a valid workflow, which counts as a
+      wrong answer and as a format failure.
     - `format_ok` says whether the first completion is a valid workflow; `failure` is the reason if it is not.
     - `steps` is the number of steps of the workflow. `workers` are the names of the workers that answered, in the order
       of the steps.
@@ -123,10 +122,9 @@ class OutcomeRow:
         first, workflow = graded.rounds[0].parsed, graded.workflow
         executions = [trace for branch in execution.branches for trace in branch.executions]
         paid = [*executions, *execution.writing_traces]
-        unscorable = any(trace.status in UNSCORABLE_STATUSES for trace in paid) or (
-            grade is not None and grade.unscorable
-        )
-        status_without_run = NO_WORKFLOW if writing is None or writing.status == "answered" else writing.status
+        unscorable = not all(trace.status.is_scorable for trace in paid) or (grade is not None and grade.unscorable)
+        written = Status.ANSWERED if writing is None else writing.status
+        status_without_run = Status.NO_WORKFLOW if written == Status.ANSWERED else written
         return cls(
             benchmark=problem.benchmark,
             problem_id=problem.id,
@@ -135,7 +133,7 @@ class OutcomeRow:
             correct=int(grade is not None and grade.correct and not unscorable),
             format_ok=first.workflow is not None,
             failure=str(first.failure or ""),
-            status=graded.status if graded.executions else status_without_run,
+            status=(graded.status if graded.executions else status_without_run).value,
             steps=sum(len(trace.workflow.steps) for trace in executions),
             workers=tuple(step.worker for trace in executions for step in trace.steps if step.is_paid),
             tokens=sum(trace.tokens for trace in paid),
@@ -163,7 +161,7 @@ class OutcomeRow:
         """The outcome of the row in the terms of a rollout."""
         if self.unscorable:
             return "unscorable"
-        if self.status == NO_WORKFLOW:
+        if self.status == Status.NO_WORKFLOW:
             return "invalid"
         return "right" if self.correct else "wrong"
 

@@ -10,15 +10,8 @@ from ops.conductor.policy import Completion
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
-from ops.workflow.trace import QuestionTrace, StepFailure, StepTrace
-
-Status = Literal[
-    "answered", "not_run", "no_workflow", "timed_out", "over_budget", "server_budget", "cancelled",
-] | StepFailure  # fmt: skip
-"""The statuses of a trace (`TraceStatus`), and: "not_run" (only a workflow was requested), "no_workflow" (only a
-workflow was requested, and none was valid), "over_budget" (of the request), "server_budget" (of all requests),
-"cancelled" (the client disconnected)."""
-
+from ops.core.status import Status
+from ops.workflow.trace import QuestionTrace, StepTrace
 
 FallbackAction = Literal["rewritten", "best_worker", "kept", "nothing"]
 """The action after a failure: another workflow without the worker, the best remaining worker alone, the answer of the
@@ -28,9 +21,8 @@ previous round or of the other workflows that vote, or none because no worker is
 class Fallback(NamedTuple):
     """A failure, and what was done instead."""
 
-    reason: str
-    """Why the planned call or workflow failed: the failure of a step (`StepFailure`), "timed_out", "misconfigured" (a
-    worker's key or account), "no_workflow", "writer_failed", "over_budget" or "server_budget"."""
+    reason: Status
+    """Why the planned call or workflow failed."""
     worker: str
     """The worker that failed; empty if no worker failed."""
     then: FallbackAction
@@ -72,7 +64,7 @@ class Answer:
     version: str
     text: str | None = None
     """The answer; None if there is none (yet)."""
-    status: Status = "cancelled"
+    status: Status = Status.CANCELLED
     error: str = ""
     notice: str = ""
     """A sentence for the user if the question lies outside of what the version was trained on; otherwise empty."""

@@ -15,7 +15,8 @@ from ops.config import Serving
 from ops.core.errors import ConfigError, OverBudget, PodiumError
 from ops.core.messages import Message
 from ops.core.problem import Problem
-from ops.serving.answer import Answer, Fallback, FallbackAction, Status, TimedCompletion, VoteResult
+from ops.core.status import Status
+from ops.serving.answer import Answer, Fallback, FallbackAction, TimedCompletion, VoteResult
 from ops.serving.loaded_version import LoadedVersion
 from ops.serving.request_budget import RequestBudget, RequestBudgetExceededError
 from ops.serving.request_options import QuestionTooLongError, RequestOptions
@@ -23,7 +24,7 @@ from ops.workers.client import WorkerClient
 from ops.workflow.answer_rounds import Question, answer_questions
 from ops.workflow.grammar import ParseResult, Workflow
 from ops.workflow.team import Team
-from ops.workflow.trace import STEP_FAILURES, QuestionTrace, StepTrace, WorkflowTrace
+from ops.workflow.trace import QuestionTrace, StepTrace, WorkflowTrace
 from ops.workflow.vote import Ballot
 
 OnProgress = Callable[[StepTrace | Fallback], None]
@@ -91,7 +92,7 @@ class ServedRequest:
         self._options, self._settings, self._client = options, settings, client
         self._on_progress = on_progress
         self._voting = False
-        self._first_status: Status = "cancelled"
+        self._first_status = Status.CANCELLED
         """How the first of several workflows that vote ended."""
         self._next_call_usd: list[float] = []
         """Worst cases of the calls that the budget did not allow."""
@@ -136,7 +137,7 @@ class ServedRequest:
                     await election.count_answers(wave, await asyncio.gather(*running, return_exceptions=True))
                 self._voting = False
                 if answer.answer_run is not None:
-                    self._set_status("answered", "")
+                    self._set_status(Status.ANSWERED, "")
                 else:  # no answer was kept
                     answer.status = self._first_status
                     answer.fallbacks = [each._replace(then="nothing") for each in answer.fallbacks]
@@ -144,7 +145,7 @@ class ServedRequest:
             if not limit.expired():
                 raise  # this was not caused by the deadline, so it is a bug
             self._voting = False
-            self._set_status("timed_out", f"the deadline of {deadline_s:g} s passed")
+            self._set_status(Status.TIMED_OUT, f"the deadline of {deadline_s:g} s passed")
         finally:
             answer.paid_usd = self._budget.paid_usd
         return answer
@@ -159,11 +160,11 @@ class ServedRequest:
                     messages, temperature, seed=self._settings.attempts + number
                 )
             except PodiumError as error:
-                self._record_error("writer_failed", error, "kept")
+                self._record_error(Status.WRITER_FAILED, error, "kept")
                 return None
         parsed = team.parse(completion)
         if parsed.workflow is None:
-            self._record_fallback("no_workflow", "", f"{parsed.failure}: {parsed.detail}", "kept")
+            self._record_fallback(Status.NO_WORKFLOW, "", f"{parsed.failure}: {parsed.detail}", "kept")
             return None
         run = await self._execute(WrittenWorkflow(parsed.workflow, completion), team, number)
         return None if run is None or run.answer is None else _Voter(completion, parsed.workflow.render(), run)
@@ -172,12 +173,12 @@ class ServedRequest:
         """Write the first workflow and execute it, with all fallbacks; None without an answer."""
         written = await self._write_workflow()
         if not self._options.execute:
-            if written is None and self.answer.fallbacks[-1].reason in ("over_budget", "server_budget"):
+            if written is None and self.answer.fallbacks[-1].reason in (Status.OVER_BUDGET, Status.SERVER_BUDGET):
                 self._set_status(*self._explain_no_answer())
             elif written is None:
-                self._set_status("no_workflow", f"no workflow was written ({self.answer.fallbacks[-1].error})")
+                self._set_status(Status.NO_WORKFLOW, f"no workflow was written ({self.answer.fallbacks[-1].error})")
             else:
-                self._set_status("not_run", "")
+                self._set_status(Status.NOT_RUN, "")
                 self.answer.text = self.answer.workflow
             return None
         rewrites = self._settings.rewrites
@@ -219,7 +220,7 @@ class ServedRequest:
                 try:
                     completion = await self._request_completion(messages, temperature, seed=attempt)
                 except PodiumError as error:
-                    self._record_error("writer_failed", error)
+                    self._record_error(Status.WRITER_FAILED, error)
                     return None
                 self.answer.attempts += 1
                 self.answer.completion = completion
@@ -228,7 +229,7 @@ class ServedRequest:
                     self.answer.workflow = parsed.workflow.render()
                     return WrittenWorkflow(parsed.workflow, completion)
                 detail = f"{parsed.failure}: {parsed.detail}"
-        self._record_fallback("no_workflow", "", detail)
+        self._record_fallback(Status.NO_WORKFLOW, "", detail)
         return None
 
     async def _request_completion(self, messages: Sequence[Message], temperature: float = 0.0, seed: int = 0) -> str:
@@ -278,13 +279,13 @@ class ServedRequest:
                     on_step=self._record_step if number else self._report_progress,
                 )  # fmt: skip
             except (OverBudget, ConfigError) as error:
-                self._record_error("", error, then)
+                self._record_error(Status.MISCONFIGURED, error, then)
                 return None
         self.answer.runs.append(run)
         for step in _list_failed_steps(run):
             self._record_fallback(step.status, step.worker, step.error, then)
-        if run.answer is None and run.status == "timed_out":
-            self._record_fallback("timed_out", "", run.error, then)
+        if run.answer is None and run.status == Status.TIMED_OUT:
+            self._record_fallback(Status.TIMED_OUT, "", run.error, then)
         return run
 
     async def _write_later_rounds(self, prompts: list[list[Message]]) -> list[str]:
@@ -292,13 +293,13 @@ class ServedRequest:
         try:
             return [await self._request_completion(prompt) for prompt in prompts]
         except PodiumError as error:  # the later round failed, and the answer of the round before is returned
-            self._record_fallback("writer_failed", "", str(error))
+            self._record_fallback(Status.WRITER_FAILED, "", str(error))
             return [""] * len(prompts)
 
     async def _try_workers(self) -> None:
         """Ask the best of the remaining workers alone, then the next, until one answers."""
         fallbacks = self.answer.fallbacks
-        while self._left and not any(fallback.reason == "server_budget" for fallback in fallbacks):
+        while self._left and not any(fallback.reason == Status.SERVER_BUDGET for fallback in fallbacks):
             workers = [self.loaded.team.workers[ordinal] for ordinal in self._left]
             best, source = self.loaded.strengths.choose_best(workers, self.answer.problem.domain)
             self._resolve_fallbacks("best_worker", f"{best.name}, by {source}")
@@ -329,14 +330,14 @@ class ServedRequest:
     def _record_run(self, run: QuestionTrace) -> None:
         self.answer.answer_run = run
         self._resolve_fallbacks("kept")
-        self._set_status("answered", "")
+        self._set_status(Status.ANSWERED, "")
 
     def _set_status(self, status: Status, error: str) -> None:
         answer = self.answer
         if answer.answer_run is not None:
-            if status not in ("answered", "cancelled"):
+            if status not in (Status.ANSWERED, Status.CANCELLED):
                 answer.fallbacks.append(Fallback(status, "", "kept", error=error))
-            status, answer.text, error = "answered", answer.answer_run.answer, ""
+            status, answer.text, error = Status.ANSWERED, answer.answer_run.answer, ""
         answer.error = error
         if self._voting:
             self._first_status = status  # the answer counts as cancelled until the vote has ended
@@ -345,22 +346,22 @@ class ServedRequest:
 
     def _find_failed_workers(self, run: QuestionTrace | None) -> set[int]:
         names = {step.worker for step in _list_failed_steps(run)} if run is not None else set()
-        names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == "misconfigured"}
+        names |= {fallback.worker for fallback in self.answer.fallbacks if fallback.reason == Status.MISCONFIGURED}
         return {ordinal for ordinal in self._left if self.loaded.team.names[ordinal] in names}
 
-    def _record_error(self, reason: str, error: PodiumError, then: FallbackAction = "nothing") -> None:
+    def _record_error(self, reason: Status, error: PodiumError, then: FallbackAction = "nothing") -> None:
         """Add the fallback for a call that was not made: a budget's, a wrong setting's, or `reason`."""
         worker = ""
         if isinstance(error, RequestBudgetExceededError):
             self._next_call_usd.append(error.worst_usd)
-            reason = "over_budget"
+            reason = Status.OVER_BUDGET
         elif isinstance(error, OverBudget):
-            reason = "server_budget"
+            reason = Status.SERVER_BUDGET
         elif isinstance(error, ConfigError):
-            reason, worker = "misconfigured", self._find_worker_in(error)
+            reason, worker = Status.MISCONFIGURED, self._find_worker_in(error)
         self._record_fallback(reason, worker, str(error), then)
 
-    def _record_fallback(self, reason: str, worker: str, error: str, then: FallbackAction = "nothing") -> None:
+    def _record_fallback(self, reason: Status, worker: str, error: str, then: FallbackAction = "nothing") -> None:
         self.answer.fallbacks.append(Fallback(reason, worker, then, error=error))
 
     def _resolve_fallbacks(self, then: str, by: str = "") -> None:
@@ -374,18 +375,19 @@ class ServedRequest:
 
     def _explain_no_answer(self) -> tuple[Status, str]:
         last, reasons = self.answer.fallbacks[-1], [fallback.reason for fallback in self.answer.fallbacks]
-        if "over_budget" in reasons:
+        if Status.OVER_BUDGET in reasons:
             budget, paid = self._budget.budget_usd, self._budget.paid_usd
             limit = "its budget_usd" if budget == self._options.budget_usd else "the server's budget_usd"
-            return "over_budget", (
+            return Status.OVER_BUDGET, (
                 f"the request may spend {budget:g} USD ({limit}), {paid:.6f} are spent, and the cheapest call that was "
                 f"tried may cost {min(self._next_call_usd):.6f} USD"
             )
-        if "server_budget" in reasons:
-            errors = [fallback.error for fallback in self.answer.fallbacks if fallback.reason == "server_budget"]
-            return "server_budget", f"the month's budget of this server does not pay for an answer ({errors[-1]})"
-        status = last.reason if last.reason in (*STEP_FAILURES, "timed_out") else "unreachable"
-        return status, f"no worker on offer gave an answer; the last error: {last.error}"  # type: ignore[return-value]
+        if Status.SERVER_BUDGET in reasons:
+            errors = [fallback.error for fallback in self.answer.fallbacks if fallback.reason == Status.SERVER_BUDGET]
+            return Status.SERVER_BUDGET, f"the month's budget of this server does not pay for an answer ({errors[-1]})"
+        is_of_workers = last.reason.is_failure or last.reason == Status.TIMED_OUT
+        status = last.reason if is_of_workers else Status.UNREACHABLE
+        return status, f"no worker on offer gave an answer; the last error: {last.error}"
 
     def _find_worker_in(self, error: ConfigError) -> str:
         """The worker whose setting a `ConfigError` names."""
@@ -403,4 +405,4 @@ class ServedRequest:
 
 def _list_failed_steps(run: QuestionTrace) -> Sequence[StepTrace]:
     """The failed steps of the last execution: earlier ones already had their fallback."""
-    return [step for step in run.executions[-1].steps if step.status in STEP_FAILURES] if run.executions else []
+    return [step for step in run.executions[-1].steps if step.status.is_failure] if run.executions else []

@@ -13,6 +13,7 @@ from ops.core.errors import ConfigError, WorkerRefused
 from ops.core.messages import NO_PARAMETERS, Message, Parameters
 from ops.core.reply_text import KNOWN_NOTATIONS, Notation, parse_reply_text, replace_surrogates
 from ops.core.response import Response
+from ops.core.status import Status
 from ops.workers.failures import TransientFailure
 from ops.workers.reply_body import FinishMeaning, ReplyContent, interpret_finish_reason, parse_body
 from ops.workers.usage import LONGEST_TOKEN_CHARS, check_usage
@@ -143,7 +144,7 @@ def find_reply_problem(
         )
         problem = f"a reply that broke off ({broken[:_SHOWN_REASON]})"
         return TransientFailure(problem, final_error=unknown_reason_error, remedy=_BROKE_OFF)
-    is_final = response.status != "empty" or (is_last_attempt and response.completion_tokens > 0)
+    is_final = response.status != Status.EMPTY or (is_last_attempt and response.completion_tokens > 0)
     if response.finish_reason == _NO_CHOICES or not is_final:
         return TransientFailure(f"an empty reply ({response.finish_reason})")
     if len(response.text) > _max_chars(worker):
@@ -173,22 +174,22 @@ def clean_stored_response(worker: Worker, response: Response) -> Response:
 def explain_missing_text(worker: Worker, response: Response) -> tuple[str, str]:
     """Return the reason why a worker's paid response contains no text, and the remedy."""
     label = f"worker {worker.name!r}"
-    if response.status == "cut":
+    if response.status == Status.CUT:
         return (
             f"{label}: its {response.completion_tokens} tokens were used up before an answer (finish_reason length)",
             "Raise max_tokens, or lower reasoning_effort",
         )
-    if response.status == "declined":
+    if response.status == Status.DECLINED:
         return (
             f"{label}: the model declined to answer (refusal)",
             "Asked again it would decline again; reword the question, or let another worker answer it",
         )
-    if response.status == "tool_calls":
+    if response.status == Status.TOOL_CALLS:
         return (
             f"{label}: the model called a tool in place of an answer (tool_calls)",
             "Workers have no tools: remove `tools` from extra_body, or write `tool_choice: none` there",
         )
-    if response.status == "reasoning":
+    if response.status == Status.REASONING:
         return (
             f"{label}: the reply is nothing but reasoning (reasoning)",
             "Lower reasoning_effort; if the answer is among what counts as reasoning, set reasoning_marks",

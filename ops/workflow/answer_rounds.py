@@ -15,6 +15,7 @@ from threading import Lock
 from ops.config import RoundLimits
 from ops.core.messages import Message, Parameters, Sample
 from ops.core.problem import Problem
+from ops.core.status import Status
 from ops.grading import worker_prompt
 from ops.workflow.execution import PreviousRound, execute_workflow, truncate_middle
 from ops.workflow.grammar import ParseResult, Workflow
@@ -132,7 +133,7 @@ class _Conversation:
     def record_execution(self, text: str, parsed: ParseResult, trace: WorkflowTrace) -> None:
         """Add an executed round, and set `stop_reason` if no further round may follow."""
         self.rounds.append(Round(text, parsed, trace))
-        if trace.status != "answered":
+        if trace.status != Status.ANSWERED:
             self.stop_reason = trace.status
         elif self._limits is None or len(self.rounds) > self._limits.rounds:
             self.stop_reason = "cap"

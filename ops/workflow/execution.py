@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from ops.core.errors import ContextTooLong, PodiumError, RequestRejected, WorkerRefused, WorkerUnreachable
 from ops.core.messages import NO_PARAMETERS, Message, Parameters, Sample
-from ops.core.response import NO_RESPONSE, Response, ResponseStatus
+from ops.core.response import NO_RESPONSE, Response
+from ops.core.status import Status
 from ops.store import cache_key
 from ops.workers.litellm_private import fallback_tokenizer
 from ops.workers.replies import explain_missing_text
@@ -21,15 +22,7 @@ from ops.workflow.clock import Stopwatch
 from ops.workflow.control_tokens import escape_control_tokens
 from ops.workflow.grammar import Workflow
 from ops.workflow.team import Team
-from ops.workflow.trace import (
-    STEP_FAILURES,
-    PreviousRound,
-    StepFailure,
-    StepStatus,
-    StepTrace,
-    TraceStatus,
-    WorkflowTrace,
-)
+from ops.workflow.trace import PreviousRound, StepTrace, WorkflowTrace
 
 __all__ = [
     "PreviousRound",
@@ -69,7 +62,7 @@ def rebuild_messages(trace: WorkflowTrace, index: int) -> list[Message]:
 
     Raises `KeyError` if a step that it sees gave no response, so that its worker was not called.
     """
-    answered = (step for step in trace.steps if step.status == "ok")
+    answered = (step for step in trace.steps if step.status == Status.OK)
     shown = {step.index: truncate_middle(step.response.text, trace.carried_tokens).text for step in answered}
     return build_worker_messages(trace.workflow, index, trace.question, shown, trace.previous)
 
@@ -134,12 +127,6 @@ async def execute_workflow(
     return run.build_trace()
 
 
-_FAILURE_OF_RESPONSE: dict[ResponseStatus, StepFailure] = {
-    "declined": "declined", "tool_calls": "tool_calls", "reasoning": "reasoning",
-}  # fmt: skip
-"""Maps the status of a response without text to the failure of its step; every other status gives "empty"."""
-
-
 class _Span(NamedTuple):
     """The start and the end of one call in seconds since the start of the execution, and its waiting time."""
 
@@ -167,7 +154,7 @@ class _Execution:
         self.visible_steps = [workflow.visible_steps(index) for index in range(len(workflow.steps))]
         self.responses: dict[int, Response] = {}
         self.shown: dict[int, TruncatedText] = {}
-        self.failures: dict[int, tuple[StepFailure, str]] = {}
+        self.failures: dict[int, tuple[Status, str]] = {}
         self.keys: dict[int, str] = {}
         self.spans: dict[int, _Span] = {}
         self.work_s: dict[int, float] = {}
@@ -205,26 +192,28 @@ class _Execution:
             self.responses[index] = response
             if response.is_blank:
                 problem, remedy = explain_missing_text(worker, response)
-                self.failures[index] = (_FAILURE_OF_RESPONSE.get(response.status, "empty"), f"{problem}. {remedy}")
+                failure = response.status if response.status.is_failure else Status.EMPTY
+                self.failures[index] = failure, f"{problem}. {remedy}"
             elif "response_format" in parameters and not is_json(response.text):
-                self.failures[index] = ("malformed", f"worker {worker.name!r}: the response is not the JSON asked for")
+                problem = f"worker {worker.name!r}: the response is not the JSON asked for"
+                self.failures[index] = Status.MALFORMED, problem
             else:
                 self.shown[index] = truncate_middle(response.text, self.team.execution.carried_tokens)
         except WorkerUnreachable as error:
-            self.failures[index] = ("unreachable", str(error))
+            self.failures[index] = Status.UNREACHABLE, str(error)
         except ContextTooLong as error:
-            self.failures[index] = ("too_long", str(error))
+            self.failures[index] = Status.TOO_LONG, str(error)
         except RequestRejected as error:
-            self.failures[index] = ("rejected", str(error))
+            self.failures[index] = Status.REJECTED, str(error)
         except WorkerRefused as error:
-            self.failures[index] = ("refused", str(error))
+            self.failures[index] = Status.REFUSED, str(error)
         except PodiumError as error:
             self.fatal_error = self.fatal_error or error
         finally:
             clock.stop()
             self.work_s[index] = clock.work_s
             self.spans[index] = _Span(started, self._elapsed(), clock.waited_s)
-        if self.on_step is not None and self._step_outcome(index)[0] != "not_run":
+        if self.on_step is not None and self._step_outcome(index)[0] != Status.NOT_RUN:
             self.on_step(self._build_step_trace(index))
         self.ended_steps[index].set()
 
@@ -274,7 +263,7 @@ class _Execution:
             workflow=self.workflow,
             question=self.question,
             steps=tuple(self._build_step_trace(index) for index in range(len(self.workflow.steps))),
-            answer=last.text if last and status == "answered" else None,
+            answer=last.text if last and status == Status.ANSWERED else None,
             status=status,
             wall_s=self._elapsed(),
             started_at=self.started_at,
@@ -282,15 +271,11 @@ class _Execution:
             previous=self.previous,
         )
 
-    def _workflow_status(self) -> TraceStatus:
-        kinds = {kind for kind, _ in self.failures.values()}
-        final = [kind for kind in STEP_FAILURES if kind != "unreachable"]
-        for kind in final:  # no better connection would change these
-            if kind in kinds:
-                return kind
+    def _workflow_status(self) -> Status:
+        statuses = {status for status, _ in self.failures.values()}
         if self.timed_out:
-            return "timed_out"
-        return "unreachable" if kinds else "answered"
+            statuses.add(Status.TIMED_OUT)
+        return next((status for status in Status if status in statuses), Status.ANSWERED)
 
     def _build_step_trace(self, index: int) -> StepTrace:
         step = self.workflow.steps[index]
@@ -313,14 +298,14 @@ class _Execution:
             cut_tokens=self.shown[index].omitted_tokens if index in self.shown else 0,
         )
 
-    def _step_outcome(self, index: int) -> tuple[StepStatus, str]:
+    def _step_outcome(self, index: int) -> tuple[Status, str]:
         if index in self.failures:
             return self.failures[index]
         if index in self.responses:
-            return "ok", ""
+            return Status.OK, ""
         if index in self.keys and self.timed_out:
-            return "timed_out", ""
-        return ("not_run" if index in self.needed_steps else "pruned"), ""
+            return Status.TIMED_OUT, ""
+        return (Status.NOT_RUN if index in self.needed_steps else Status.PRUNED), ""
 
 
 def is_json(text: str) -> bool:

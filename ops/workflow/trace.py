@@ -7,45 +7,14 @@ question.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self
 
 from ops.config import digest
 from ops.core.response import NO_RESPONSE, Response
+from ops.core.status import Status
 from ops.workflow.grammar import ParseResult, Workflow
 
-StepFailure = Literal[
-    "unreachable", "refused", "rejected", "too_long", "declined", "tool_calls", "reasoning", "empty", "malformed"
-]
-"""The reasons why a step fails.
-
-- "unreachable": no connection to the worker could be made.
-- "refused": the provider refused to answer these messages, for example because of a content filter.
-- "rejected": the provider rejected the request itself, for example because of one of its parameters.
-- "too_long": the messages do not fit into the worker's context.
-- "declined": the model refused to answer.
-- "tool_calls": the model called a tool instead of answering.
-- "reasoning": the response contains nothing but reasoning.
-- "empty": the response has no text for another reason.
-- "malformed": the response is not the JSON that was asked for.
-"""
-STEP_FAILURES: tuple[StepFailure, ...] = get_args(StepFailure)
-"""All values of `StepFailure`. If steps of one workflow fail in different ways, the first of them in this order counts,
-but "unreachable" counts last."""
-StepStatus = Literal["ok", "pruned", "timed_out", "not_run"] | StepFailure
-"""The outcome of a step, which is "ok", a failure or one of the following.
-
-- "pruned": the answer cannot depend on the step, so its worker was not called.
-- "timed_out": the call was in flight when the deadline passed.
-- "not_run": the worker was not called, because another step had failed or the deadline had passed.
-"""
-TraceStatus = Literal["answered", "timed_out"] | StepFailure
-"""The outcome of a workflow, which is an answer, a passed deadline or the failure of a step."""
-_WITHOUT_TEXT = ("declined", "tool_calls", "reasoning", "empty")
-"""Statuses of a step whose response has no text but must be paid for."""
-UNSCORABLE_STATUSES: tuple[TraceStatus, ...] = ("unreachable", "timed_out")
-"""Statuses in which no answer is known. Such a rollout has no reward and is left out of all averages."""
-
-StopReason = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room", "timed_out"] | StepFailure
+StopReason = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room"] | Status
 """The reason why no further round followed.
 
 - "": the question was answered by one workflow without rounds.
@@ -55,7 +24,7 @@ StopReason = Literal["", "kept", "cap", "budget", "loop", "invalid", "no_room", 
 - "loop": the next workflow is equal to one that was already run.
 - "invalid": the completion contains no valid workflow.
 - "no_room": the prompt of the next round would leave no room for a completion.
-- "timed_out" or a `StepFailure`: the last workflow gave no answer for this reason.
+- the status of the last workflow, if it gave no answer.
 
 The question has an answer in all cases except the last one and an "invalid" first completion.
 """
@@ -92,7 +61,7 @@ class StepTrace:
     """The subtask of the step."""
     sees: tuple[int, ...]
     """The indices of the earlier steps whose subtasks and responses the worker saw."""
-    status: StepStatus
+    status: Status
     """The outcome of the step."""
     response: Response = NO_RESPONSE
     """The worker's response, or `NO_RESPONSE` if there is none."""
@@ -114,7 +83,7 @@ class StepTrace:
     @property
     def is_paid(self) -> bool:
         """Return whether the worker sent a response, even a blank one, so that its tokens and its cost in USD count."""
-        return self.status == "ok" or self.status in _WITHOUT_TEXT
+        return self.response != NO_RESPONSE
 
     def to_dict(self, *, include_texts: bool = True) -> dict[str, Any]:
         """Return the step and its response as a dictionary for JSON.
@@ -137,9 +106,8 @@ class StepTrace:
 class WorkflowTrace:
     """The record of one execution of a workflow.
 
-    A trace with the status "unreachable" or "timed_out" is unscorable, because no answer is known. Every other failure
-    counts as a wrong answer, because the workers would fail in the same way if they were called again. The fields
-    `carried_tokens` and `previous` are kept so that `execution.rebuild_messages` can rebuild the messages of each step.
+    The fields `carried_tokens` and `previous` are kept so that `execution.rebuild_messages` can rebuild the messages of
+    each step.
     """
 
     workflow: Workflow
@@ -149,9 +117,9 @@ class WorkflowTrace:
     steps: tuple[StepTrace, ...]
     """The record of each step, in the order of the workflow."""
     answer: str | None
-    """The response of the last step, or None unless `status` is "answered"."""
-    status: TraceStatus
-    """The outcome of the execution."""
+    """The response of the last step, or None unless `status` is `ANSWERED`."""
+    status: Status
+    """The outcome of the execution: `ANSWERED`, `TIMED_OUT` or the failure of a step."""
     wall_s: float = 0.0
     """The duration of this execution in seconds. Responses from the store make it short."""
     started_at: float = 0.0
@@ -204,7 +172,7 @@ class WorkflowTrace:
     @property
     def pruned(self) -> int:
         """Return the number of steps that were omitted because the answer cannot depend on them."""
-        return sum(step.status == "pruned" for step in self.steps)
+        return sum(step.status == Status.PRUNED for step in self.steps)
 
     @property
     def queued_s(self) -> float:
@@ -242,7 +210,7 @@ class WorkflowTrace:
         answered = [step.index for step in self.steps if step.is_paid]
         if not answered:
             return ()
-        path = [answered[-1] if self.status == "answered" else max(answered, key=finished.__getitem__)]
+        path = [answered[-1] if self.status == Status.ANSWERED else max(answered, key=finished.__getitem__)]
         while (earlier := before[path[-1]]) is not None:
             path.append(earlier)
         return tuple(reversed(path))
@@ -250,7 +218,7 @@ class WorkflowTrace:
     @property
     def error(self) -> str:
         """Return the reason why the workflow gave no answer, or "" if it gave one."""
-        if self.status == "timed_out":
+        if self.status == Status.TIMED_OUT:
             return f"the deadline passed after {self.wall_s:.1f} s, waits for slots and limits included"
         errors = [step.error for step in self.steps if step.status == self.status]
         return errors[0] if errors else ""
@@ -345,12 +313,12 @@ class QuestionTrace:
         return None if shown is None else shown.workflow
 
     @property
-    def status(self) -> TraceStatus:
-        """Return the status of the last execution if the question is unscorable or has no answer, otherwise "answered".
+    def status(self) -> Status:
+        """Return the status of the last execution if the question is unscorable or has no answer, or else `ANSWERED`.
 
         At least one workflow must have been executed.
         """
-        return self.executions[-1].status if self.is_unscorable or self.answer is None else "answered"
+        return self.executions[-1].status if self.is_unscorable or self.answer is None else Status.ANSWERED
 
     @property
     def error(self) -> str:
@@ -360,7 +328,7 @@ class QuestionTrace:
     @property
     def is_unscorable(self) -> bool:
         """Return whether no answer is known because a worker could not be reached or the deadline passed."""
-        return any(trace.status in UNSCORABLE_STATUSES for trace in self.executions)
+        return not all(trace.status.is_scorable for trace in self.executions)
 
     @property
     def calls(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ops.core.status import Status
 from ops.serving.answer import Answer
 from ops.serving.champion_follower import SwapResult
 
@@ -52,7 +53,7 @@ class Metrics:
         for part in ("writing", "working"):
             self._parts.labels(part).observe(getattr(answer, f"{part}_s"))
         for step in answer.steps:
-            if step.status != "ok":
+            if step.status != Status.OK:
                 self._failures.labels(step.worker, step.status).inc()
         for worker, response in answer.responses:
             self._calls.labels(worker, str(response.cached).lower()).inc()
@@ -62,7 +63,7 @@ class Metrics:
                 self._usd.labels(worker).inc(response.cost_usd)
         for fallback in answer.fallbacks:
             self._fallbacks.labels(fallback.reason, fallback.then).inc()
-            if fallback.reason == "misconfigured":
+            if fallback.reason == Status.MISCONFIGURED:
                 self._failures.labels(fallback.worker, fallback.reason).inc()
 
     def record_wait(self, seconds: float) -> None:

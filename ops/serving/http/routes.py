@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from ops.core.status import Status
 from ops.serving.answer import Answer, Fallback
 from ops.serving.engine import ServingEngine
 from ops.serving.http.admission import AdmissionControl
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 Work = Callable[[], Coroutine[Any, Any, Answer]]
-STATUSES_WITH_ANSWER = ("answered", "not_run")
 """The statuses that have an answer."""
 
 
@@ -152,7 +152,7 @@ class Routes:
                 answer = await served.run()
         finally:
             self.trace_request(route, served.answer, texts=api_request.store)
-        if answer.status not in STATUSES_WITH_ANSWER:
+        if answer.status not in (Status.ANSWERED, Status.NOT_RUN):
             raise make_answer_error(answer, api_request.options)
         return answer
 

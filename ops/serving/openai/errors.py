@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ops.core.errors import CacheUnavailable, PodiumError
+from ops.core.status import Status
 from ops.serving.answer import Answer
 from ops.serving.engine import NotLoadedError
 from ops.serving.request_options import QuestionTooLongError, RequestError, RequestOptions, UnknownModelError
@@ -75,28 +76,29 @@ def convert_exception(error: Exception, request: str) -> ApiError:
     return make_internal_error(f"the server failed; its log says more under {request}")
 
 
-_ERROR_OF_STATUS: dict[str, tuple[int, str, str]] = {
-    "no_workflow": (502, "server_error", "no_workflow"),
-    "unreachable": (502, "server_error", "workers_unreachable"),
-    "refused": (400, "invalid_request_error", "content_filter"),
-    "rejected": (502, "server_error", "request_rejected"),
-    "too_long": (400, "invalid_request_error", "context_length_exceeded"),
-    "declined": (502, "server_error", "refusal"),
-    "tool_calls": (502, "server_error", "tool_calls_only"),
-    "reasoning": (502, "server_error", "reasoning_only"),
-    "empty": (502, "server_error", "empty_answer"),
-    "malformed": (502, "server_error", "malformed_answer"),
-    "timed_out": (504, "server_error", "deadline_exceeded"),
-    "over_budget": (402, "invalid_request_error", "budget_exceeded"),
-    "server_budget": (429, "insufficient_quota", "insufficient_quota"),
+_ERROR_OF_STATUS: dict[Status, tuple[int, str, str]] = {
+    Status.NO_WORKFLOW: (502, "server_error", "no_workflow"),
+    Status.UNREACHABLE: (502, "server_error", "workers_unreachable"),
+    Status.REFUSED: (400, "invalid_request_error", "content_filter"),
+    Status.REJECTED: (502, "server_error", "request_rejected"),
+    Status.TOO_LONG: (400, "invalid_request_error", "context_length_exceeded"),
+    Status.DECLINED: (502, "server_error", "refusal"),
+    Status.TOOL_CALLS: (502, "server_error", "tool_calls_only"),
+    Status.REASONING: (502, "server_error", "reasoning_only"),
+    Status.EMPTY: (502, "server_error", "empty_answer"),
+    Status.MALFORMED: (502, "server_error", "malformed_answer"),
+    Status.TIMED_OUT: (504, "server_error", "deadline_exceeded"),
+    Status.OVER_BUDGET: (402, "invalid_request_error", "budget_exceeded"),
+    Status.SERVER_BUDGET: (429, "insufficient_quota", "insufficient_quota"),
 }
 
 
 def make_answer_error(answer: Answer, options: RequestOptions) -> ApiError:
     """Return the error response for a request that was processed and has no answer."""
     status, kind, code = _ERROR_OF_STATUS[answer.status]
-    headers = _retry_after_header(10) if answer.status == "unreachable" else dict(DO_NOT_RETRY)
-    field = f"{options.field}.budget_usd" if answer.status == "over_budget" and options.budget_usd is not None else None
+    headers = _retry_after_header(10) if answer.status == Status.UNREACHABLE else dict(DO_NOT_RETRY)
+    is_own_budget = answer.status == Status.OVER_BUDGET and options.budget_usd is not None
+    field = f"{options.field}.budget_usd" if is_own_budget else None
     return ApiError(status, kind, code, answer.error, field, headers, answer.as_account(texts=options.workflow))
 
 

@@ -151,7 +151,7 @@ def _describe_unreachable(rollouts: Sequence[Rollout]) -> str:
         for rollout in rollouts
         if rollout.trace is not None
         for step in rollout.trace.steps
-        if step.status in ("unreachable", "timed_out")
+        if not step.status.is_scorable
     ]
     counts = Counter(step.worker for step in failed)
     if not counts:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from ops.core.status import Status
 from ops.spending.bookings import format_usd
 from ops.workflow.grammar import Step, Workflow
 from ops.workflow.rendering.text import get_workflow
@@ -114,9 +115,9 @@ def _worker_name(step: Step, names: Sequence[str]) -> str:
 
 
 def _outcome_lines(step: StepTrace, *, crowded: bool) -> list[Line]:
-    if step.status == "pruned":
+    if step.status == Status.PRUNED:
         return [Line("not run: the answer cannot see it", "said")]
-    if step.status != "ok":
+    if step.status != Status.OK:
         return [Line(truncate_to_columns(f"{step.status.replace('_', ' ')} {step.error}".strip(), BOX_COLUMNS), "bad")]
     response = step.response
     cached = " · cached" if response.cached else ""
@@ -269,7 +270,7 @@ def _marker_id(colour: str) -> str:
 
 def _draw_box(run: Workflow | WorkflowTrace, index: int, box: StepBox, *, used: bool, last: bool) -> str:
     workflow = get_workflow(run)
-    failed = isinstance(run, WorkflowTrace) and run.steps[index].status not in ("ok", "pruned")
+    failed = isinstance(run, WorkflowTrace) and run.steps[index].status not in (Status.OK, Status.PRUNED)
     worker = _COLOURS[workflow.steps[index].worker % len(_COLOURS)] if used else _PALE
     edge = _BAD if failed else _GOOD if last else worker
     dashes = "" if used else ' stroke-dasharray="4 3"'

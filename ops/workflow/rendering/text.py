@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.core.documents import format_markdown_table
+from ops.core.status import Status
 from ops.workflow.grammar import Workflow
 from ops.workflow.trace import StepTrace, WorkflowTrace
 
@@ -32,9 +33,9 @@ def describe_context(workflow: Workflow, index: int) -> str:
 
 def describe_missing_response(step: StepTrace) -> str:
     """Return a phrase that says why a step has no response."""
-    if step.status == "pruned":
+    if step.status == Status.PRUNED:
         return "not run: the answer cannot depend on it"
-    if step.status == "not_run":
+    if step.status == Status.NOT_RUN:
         return "not run: another step had failed"
     return f"{step.status}: {join_lines(step.error)}"
 
@@ -85,7 +86,7 @@ def render_text(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) -> str
 
 
 def _outcome_lines(step: StepTrace) -> list[str]:
-    if step.status != "ok":
+    if step.status != Status.OK:
         return [truncate(f"   {describe_missing_response(step)}", LINE_WIDTH)]
     response = step.response
     cached = ", cached" if response.cached else ""
@@ -116,7 +117,7 @@ def render_markdown(run: Workflow | WorkflowTrace, names: Sequence[str] = ()) ->
 
 
 def _outcome_cells(step: StepTrace) -> list[str]:
-    response = join_lines(step.response.text) if step.status == "ok" else describe_missing_response(step)
+    response = join_lines(step.response.text) if step.status == Status.OK else describe_missing_response(step)
     return [truncate(response, 160), str(step.response.tokens), f"{step.response.cost_usd:.6f}"]
 
 

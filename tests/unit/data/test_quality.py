@@ -205,7 +205,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"score": 1.5}, "score outside 0 to 1"),
     ({"score": -0.5}, "score outside 0 to 1"),
     ({"status": "refused"}, "score without an answer"),
-    ({"status": "lost"}, "unknown status"),
+    ({"status": "cut"}, "unknown status"),
     ({"prompt_tokens": -1}, "prompt tokens below 0"),
     ({"completion_tokens": -1}, "completion tokens below 0"),
     ({"cost_usd": -0.1}, "cost below 0"),

@@ -16,13 +16,14 @@ from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow
+from ops.core.status import Status
 from ops.core.usage import Usage
 from ops.evaluation.baseline import BASELINES, SoloResponses, WorkflowBaseline, collect_scores
 from ops.evaluation.baselines import best_static
 from ops.evaluation.baselines.best_static import TRIED_PROBLEMS, list_candidates, sample_problems
 from ops.evaluation.method import Method, TrainingData
 from ops.evaluation.runner import evaluate_method
-from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.workflow.few_shots import FewShot, FewShotStep
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
@@ -279,7 +280,7 @@ def test_generated_workflows_are_executed_and_their_generation_is_paid_for() -> 
 def test_an_invalid_workflow_is_wrong_and_counted() -> None:
     client = Client(writes("model_id = [7]\nsubtasks = ['x']\naccess_list = [[]]"))
     [row] = evaluated(asks("prompted_conductor", client), [problem(0)], client)
-    assert (row.correct, row.format_ok, row.failure, row.status) == (0, False, "unknown_worker", NO_WORKFLOW)
+    assert (row.correct, row.format_ok, row.failure, row.status) == (0, False, "unknown_worker", Status.NO_WORKFLOW)
     assert (row.steps, row.answer, row.unscorable, len(client.asked)) == (0, "", False, 1)
     assert row.cost_usd == pytest.approx(0.001)
 

@@ -23,6 +23,7 @@ from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
 from ops.core.response_rows import ResponseRow, response_file
+from ops.core.status import Status
 from ops.core.usage import Usage
 from ops.core.workspace import Workspace
 from ops.evaluation.arms import Findings
@@ -47,7 +48,7 @@ from ops.evaluation.study import (
 )  # fmt: skip
 from ops.precaching.precache import write_responses
 from ops.quality.gold import format_gold_response
-from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.table import iterate_records, save_rows
 from ops.stages.raw_problems import materialize_raw
 from ops.stages.studies import policies
@@ -172,7 +173,7 @@ def test_changed_completions_are_executed_and_invalid_ones_stay_invalid() -> Non
     assert other.changed_share == 0.5  # ada gave the third one
     rows = executed(other.completions, team, batch=1)
     assert [(row.problem_id, row.correct, row.status) for row in rows] == [
-        ("0", 0, "answered"), ("1", 0, NO_WORKFLOW), ("2", 1, "answered"),
+        ("0", 0, "answered"), ("1", 0, Status.NO_WORKFLOW), ("2", 1, "answered"),
     ]  # fmt: skip
     assert client.asked == [("ada", "Guess."), ("ada", SOLVE_SUBTASK)]
     unworded = apply_change(

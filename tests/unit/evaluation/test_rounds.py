@@ -13,9 +13,10 @@ from ops.core.errors import WorkerUnreachable
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.core.status import Status
 from ops.core.usage import Usage
 from ops.evaluation.runner import evaluate
-from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.workflow.grammar import Workflow
 from ops.workflow.prompt import PromptTooLongError
@@ -74,7 +75,7 @@ def test_a_row_is_of_the_answer_that_stands_and_of_all_that_it_took() -> None:
     assert [row.unscorable for row in made] == [False] * 4 + [True]
     assert (made[1].cost_usd, made[1].tokens, made[1].latency_s, made[1].steps) == (0.002, 30, 1.0, 2)
     assert len(made[1].usage) == 2 and made[1].pattern == "0"
-    assert (made[3].format_ok, made[3].status) == (False, NO_WORKFLOW)
+    assert (made[3].format_ok, made[3].status) == (False, Status.NO_WORKFLOW)
     assert made[4].status == "unreachable"
     assert summarize(made)["math500"].accuracy.mean == pytest.approx(0.5)
 

@@ -20,11 +20,12 @@ from ops.core.errors import DataError, OverBudget, WorkerRefused, WorkerUnreacha
 from ops.core.messages import Message, Sample
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.core.status import Status
 from ops.core.usage import Usage
 from ops.evaluation.row_sorting import RowSorter
 from ops.evaluation.runner import MAX_BATCHES_IN_PROGRESS, evaluate
 from ops.results import table
-from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import summarize
 from ops.results.table import load_rows, save_rows
 from ops.workflow.grammar import SOLVE_SUBTASK, Step, Workflow
@@ -99,7 +100,7 @@ def test_right_wrong_and_unreadable() -> None:
     assert [row.format_ok for row in rows] == [True, True, False, True]
     assert [row.workers for row in rows] == [("adder",), ("liar",), (), ("liar", "adder")]
     assert [row.steps for row in rows] == [1, 1, 0, 2]
-    assert rows[2].status == NO_WORKFLOW and rows[2].failure and rows[2].completion == "I would rather not."
+    assert rows[2].status == Status.NO_WORKFLOW and rows[2].failure and rows[2].completion == "I would rather not."
     assert (rows[3].tokens, rows[3].cost_usd, rows[3].latency_s) == (
         30,
         pytest.approx(0.002),

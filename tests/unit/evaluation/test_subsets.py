@@ -11,10 +11,11 @@ from ops.config import Evaluation, Prompting, Worker
 from ops.core.messages import Message
 from ops.core.problem import Problem
 from ops.core.response import Response
+from ops.core.status import Status
 from ops.core.usage import Usage
 from ops.evaluation.method import Method
 from ops.evaluation.runner import evaluate, evaluate_method
-from ops.results.outcome_rows import NO_WORKFLOW, OutcomeRow
+from ops.results.outcome_rows import OutcomeRow
 from ops.results.summary import PairedQuestions, average_by_question, mean_accuracy
 from ops.results.table import concatenate_rows
 from ops.stages.studies.subsets import add_worker, draw_subsets, list_named_subsets
@@ -94,7 +95,7 @@ def test_only_workers_on_offer_are_called() -> None:
         assert set(writer.prompts) == {f"Models: {' '.join(map(str, part))}"}
         for i, row in enumerate(scores):
             absent = i % 2 == 1 and 0 not in part
-            assert (row.failure, row.status) == (("unknown_worker", NO_WORKFLOW) if absent else ("", "answered"))
+            assert (row.failure, row.status) == (("unknown_worker", Status.NO_WORKFLOW) if absent else ("", "answered"))
             assert set(row.workers) <= names
 
 

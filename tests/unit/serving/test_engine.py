@@ -125,6 +125,7 @@ def test_json_that_no_worker_answers_with_is_a_named_failure(serve: Serve) -> No
     assert "the response is not the JSON asked for" in answer.error
     first = answer.runs[0].executions[0]
     assert [step.status for step in first.steps] == ["ok", "malformed"], "an earlier step answers in any form"
+    assert first.calls == 2, "an answer of another form was paid for, too"
 
 
 def test_a_forbidden_worker_is_not_on_offer_and_not_asked(serve: Serve) -> None:

@@ -47,7 +47,7 @@ def baselines(
         if needs_every_worker(podium.load_setup().recipe.evaluation.baselines):
             facts["oracle"] = metadata.format_oracle(list(estimate_oracles(rows).values()))
         own = {name: summaries[benchmark] for name, summaries in asked.items() if benchmark in summaries}
-        if systems := [(name, format_accuracy(each.accuracy), each.cost_usd) for name, each in own.items()]:
+        if systems := [(name, format_accuracy(each.accuracy), each.values["cost_usd"]) for name, each in own.items()]:
             facts["baselines"] = metadata.make_table(("baseline", "accuracy in %", "USD a question"), systems)
         context.add_asset_metadata(facts, partition_key=benchmark)
     reporter.count_calls(context, made)

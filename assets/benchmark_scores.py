@@ -14,10 +14,14 @@ from ops.core.once import data_version
 from ops.evaluation.stored_scores import CONDUCTOR, score_folder
 from ops.precaching.client_setup import open_client
 from ops.results.leaderboard import chart_worker_use, format_accuracy, format_interval
+from ops.results.measures import MEASURES
 from ops.results.summary import summarize
 from ops.results.table import concatenate_rows
 from ops.stages.evaluation import is_policy_scored, score_policy
 from ops.workflow.strategy import measure_diversity
+
+_NAMES = {name: f"{name}_a_question" for name in ("tokens", "calls", "usd")}
+"""The names in the metadata of measures whose own name says no unit."""
 
 
 @dg.asset(
@@ -49,10 +53,7 @@ def benchmark_scores(
             "accuracy": f"{format_accuracy(summary.accuracy)} %, {summary.rows} questions",
             "accuracy_percent": 100 * summary.accuracy.mean,
             "interval_95_percent": format_interval(summary.accuracy),
-            "usd_a_question": summary.cost_usd,
-            "tokens_a_question": summary.tokens,
-            "latency_s": summary.latency_s,
-            "latency_p95_s": summary.latency_p95_s,
+            **{_NAMES.get(each.key, each.key): summary.values[each.name] for each in MEASURES},
             "mean_steps": summary.steps,
             "valid_workflows_percent": 100 * summary.format_compliance,
             "more_than_one_worker": summary.multi_worker_share,

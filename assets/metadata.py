@@ -18,8 +18,9 @@ from ops.precaching.profiles import Score
 from ops.release.promotion import GateCheck
 from ops.results import leaderboard
 from ops.results.leaderboard import estimate_of_score
+from ops.results.measures import average_values
 from ops.results.statistics import MeanEstimate, OracleEstimate, average_estimates
-from ops.results.summary import AnswerCost, Summary
+from ops.results.summary import Summary
 from ops.training.cold_start.validation import ColdStartRecord, ValidationResult
 from ops.workers.client import CallCounts
 
@@ -63,12 +64,12 @@ def describe_checks(checks: Sequence[GateCheck]) -> dict[str, dg.MetadataValue[A
 def describe_scores(summaries: Iterable[Summary]) -> dict[str, dg.MetadataValue[Any]]:
     """Return the means of a system over its benchmarks as numbers, which Dagster plots over the materializations."""
     known = list(summaries)
-    cost = AnswerCost.mean([AnswerCost.from_summary(each) for each in known])
+    values = average_values([each.values for each in known])
     means = {
         "accuracy_percent": 100 * average_estimates([each.accuracy for each in known]).mean,
         "valid_workflows_percent": 100 * fmean(each.format_compliance for each in known),
-        "usd_a_question": cost.usd,
-        "seconds_a_question": cost.latency_s,
+        "usd_a_question": values["cost_usd"],
+        "seconds_a_question": values["latency_s"],
     }
     return {name: dg.MetadataValue.float(float(f"{mean:.6g}")) for name, mean in means.items() if math.isfinite(mean)}
 

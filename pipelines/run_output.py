@@ -90,13 +90,13 @@ def _format_calls(calls: CallCounts) -> str:
 def _print_equal_price(console: Console, board: Leaderboard) -> None:
     """Print the best other system at no more than the Conductor's USD a question, in-domain."""
     over = training_benchmarks()
-    price = board.mean_cost(CONDUCTOR_NAME, over).usd
+    price = board.mean_values(CONDUCTOR_NAME, over)["cost_usd"]
     no_system = tuple(BASELINES[name].title for name in ("oracle", "random_worker"))
     others = [name for name in board.systems if name != CONDUCTOR_NAME and not name.startswith(no_system)]
-    if within := [name for name in others if board.mean_cost(name, over).usd <= price]:
+    if within := [name for name in others if board.mean_values(name, over)["cost_usd"] <= price]:
         best = max(within, key=lambda name: board.mean_accuracy(name, over).mean)
         ours, theirs = (
-            f"{format_accuracy(board.mean_accuracy(name, over))}{board.mean_cost(name, over).invalid_note}"
+            f"{format_accuracy(board.mean_accuracy(name, over))}{board.describe_invalid(name, over)}"
             for name in (CONDUCTOR_NAME, best)
         )
         said = f"Of the other systems that cost no more than the Conductor ({ours}), {best} is the best ({theirs})."

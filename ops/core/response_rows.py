@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from ops.core.errors import DataError
 from ops.core.problem import problem_key
 from ops.core.response import NO_RESPONSE, RESPONSE_COLUMNS, Response
 from ops.core.status import Status
-from ops.core.usage import USAGE_COLUMNS
+from ops.core.usage import Usage
 
 REMEDY = "Precache again (`podium data responses RECIPE`): the answers are still in the cache"
 STATUSES = (Status.OK, Status.REFUSED, Status.UNREACHABLE)
@@ -74,13 +74,28 @@ COLUMNS = {
 }
 """The columns of a table with their Arrow types: those of the row, of its response and of the response's usage."""
 _ROW_FIELDS = tuple(name for name in COLUMNS if name not in RESPONSE_COLUMNS)
-OPTIONAL_COLUMNS = tuple(USAGE_COLUMNS)[2:]
-"""Columns that tables of an earlier version lack, and that are read with the defaults of `Usage`."""
+_REQUIRED_COUNTS = ("prompt_tokens", "completion_tokens")
+RESPONSE_DEFAULTS = {
+    each.name: each.default
+    for each in (*fields(Response), *fields(Usage))
+    if each.name in RESPONSE_COLUMNS and each.default is not MISSING and each.name not in _REQUIRED_COUNTS
+}
+"""The columns that a table of an earlier version may lack, with the values that it is read with: the fields of a
+response and of its usage that have a default."""
 
 
 def response_file(folder: Path, worker: str, benchmark: str) -> Path:
     """Return the path of the file with the rows of one worker on one benchmark."""
     return folder / worker / f"{benchmark}.parquet"
+
+
+def find_absent_columns(file: Path, present: Collection[str], remedy: str = REMEDY) -> list[str]:
+    """Return the columns that the table lacks, all of which have a value in `RESPONSE_DEFAULTS`. Raises `DataError` for
+    another one."""
+    absent = [name for name in COLUMNS if name not in present]
+    if missing := [name for name in absent if name not in RESPONSE_DEFAULTS]:
+        raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
+    return absent
 
 
 def load_responses(folder: Path) -> list[ResponseRow]:
@@ -95,10 +110,8 @@ def load_responses(folder: Path) -> list[ResponseRow]:
 
 def _read_table(file: Path) -> list[ResponseRow]:
     with open_table(file, REMEDY) as table:
-        present = [name for name in COLUMNS if name in table.schema_arrow.names]
-        if missing := [name for name in COLUMNS if name not in present and name not in OPTIONAL_COLUMNS]:
-            raise DataError(file, "columns", f"{', '.join(missing)} missing", REMEDY)
-        rows = table.read(present).to_pylist()
+        absent = find_absent_columns(file, table.schema_arrow.names)
+        rows = table.read([name for name in COLUMNS if name not in absent]).to_pylist()
     if unknown := {columns["status"] for columns in rows} - set(STATUSES):
         raise DataError(file, "column status", f"holds {', '.join(sorted(unknown))}", REMEDY)
     return [ResponseRow.from_columns(columns) for columns in rows]

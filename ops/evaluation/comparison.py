@@ -35,8 +35,8 @@ from ops.evaluation.stored_scores import (
 )
 from ops.precaching.profiles import find_best_worker
 from ops.results.leaderboard import Leaderboard, build_leaderboard
+from ops.results.measures import MEANS
 from ops.results.reach import Reach, compute_reach
-from ops.results.statistics import MeanEstimate
 from ops.results.summary import QUESTION_KEY, Summary
 from ops.results.table import Rows, concatenate_rows, to_table
 
@@ -108,7 +108,7 @@ def compare_systems(setup: Setup, policy: Path, base_policy: Path | None) -> Com
         "best_worker": best,
         "reach": {name: asdict(part) for name, part in made.reach.items()},
         "systems": {
-            name: {key: asdict(summary) for key, summary in scores.items()} for name, scores in board.systems.items()
+            name: {key: summary.as_dict() for key, summary in scores.items()} for name, scores in board.systems.items()
         },
     }
     write_json(comparison_file(setup.workspace, made.policy), facts)
@@ -190,8 +190,7 @@ def comparison_file(workspace: Workspace, policy: str) -> Path:
 
 def _restore_leaderboard(systems: dict[str, dict[str, dict[str, Any]]]) -> Leaderboard:
     return Leaderboard({
-        name: {key: Summary(**{**row, "accuracy": MeanEstimate(*row["accuracy"])}) for key, row in scores.items()}
-        for name, scores in systems.items()
+        name: {key: Summary.from_dict(row) for key, row in scores.items()} for name, scores in systems.items()
     })  # fmt: skip
 
 
@@ -206,7 +205,8 @@ OUTCOME_COLUMNS = {
     **dict.fromkeys(("steps", "calls", "tokens"), "int64"),
     **dict.fromkeys(("cost_usd", "grading_usd", "latency_s"), "float64"), "shape": "string", "trace": "string",
 }  # fmt: skip
-"""The columns of the outcome table, each with its type in pandas."""
+"""The columns of the outcome table, each with its type in pandas. Means that are not named here are the last ones."""
+OUTCOME_COLUMNS |= {measure.name: "float64" for measure in MEANS if measure.name not in OUTCOME_COLUMNS}
 
 
 def list_row_sources(setup: Setup, policy: Path, base_policy: Path | None) -> dict[str, Callable[[], RowsBySystem]]:
@@ -273,7 +273,7 @@ def write_outcome_table(
         "pool": pl.col("benchmark").replace_strict(pools, return_dtype=pl.String),
         "problem": pl.concat_str(QUESTION_KEY, separator="/"),
         "correct": pl.when(~pl.col("unscorable")).then(pl.col("correct") == 1),
-        "calls": pl.col("usage").list.len().cast(pl.Int64),
+        **{measure.name: measure.expression(pl.col) for measure in MEANS},
     }
     with pq.ParquetWriter(file, schema) as writer:
         for system, rows in systems:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ops.results.measures import COMPARED, Measure
 from ops.results.statistics import mcnemar_test
-from ops.results.summary import QUESTION_KEY, PairedQuestions, filter_valid, format_compliance_by_question
+from ops.results.summary import QUESTION_KEY, PairedQuestions, format_compliance_by_question
 from ops.results.table import Rows, to_table
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ MEAN_LABEL = "mean of the benchmarks"
 class PairedComparison:
     """The comparison of two systems on the questions of one benchmark that both answered.
 
-    Accuracies are shares in [0, 1]. Costs are USD a question, latencies seconds a question; both are means over the
-    questions for which both systems wrote a valid workflow, and NaN if there is none. `ours` is the challenger's value,
-    `theirs` the other system's.
+    Accuracies are shares in [0, 1]. `ours` is the challenger's value, `theirs` the other system's.
     """
 
     benchmark: str
@@ -43,27 +42,39 @@ class PairedComparison:
     """The number of questions that only the challenger answered correctly."""
     losses: int
     """The number of questions that only the other system answered correctly."""
-    usd: float
-    their_usd: float
-    latency_s: float
-    their_latency_s: float
+    values: Mapping[str, float]
+    """The values of the `COMPARED` measures over the questions for which both systems wrote a valid workflow, by the
+    measure's key, such as "usd", and for the other system "their_usd". They are NaN if there is no such question."""
     our_low: float = float("nan")
     """The ends of the 95 % interval of each accuracy. They are NaN in a dossier of a version that did not store them.
     """
     our_high: float = float("nan")
     their_low: float = float("nan")
     their_high: float = float("nan")
-    latency_p95_s: float = float("nan")
-    """The 95th percentiles of the latency in seconds. They are NaN in a dossier of a version that did not store them.
-    """
-    their_latency_p95_s: float = float("nan")
     cost_questions: int | None = None
     """The number of questions for which both wrote a valid workflow. It is None in a dossier of a version that did not
-    store it, whose costs and latencies count every invalid workflow as 0."""
+    store it, whose measures count every invalid workflow as 0."""
     invalid: float = float("nan")
     """The share of each system's answers to these questions that are no valid workflow. They are NaN in a dossier that
     did not store them."""
     their_invalid: float = float("nan")
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> PairedComparison:
+        """Restore a comparison from the values that `as_dict` returned."""
+        own = {each.name: facts[each.name] for each in fields(cls) if each.name in facts}
+        return cls(**own, values={key: value for key, value in facts.items() if key not in own})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain values, with those of the measures beside the others."""
+        facts = asdict(self)
+        values: dict[str, Any] = facts.pop("values")
+        return values | facts
+
+    def pair_values(self, measure: Measure) -> tuple[float, float]:
+        """Return both systems' values of a measure; NaN in a dossier of a version that did not store them."""
+        ours, theirs = (self.values.get(key, math.nan) for key in (measure.key, f"their_{measure.key}"))
+        return ours, theirs
 
 
 @dataclass(frozen=True)
@@ -102,13 +113,14 @@ class Dossier:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the dossier as plain values that JSON can hold."""
-        return asdict(self)
+        opponents = [{**vars(each), "pairings": [pair.as_dict() for pair in each.pairings]} for each in self.opponents]
+        return {**vars(self), "opponents": opponents}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Dossier:
         """Restore a dossier from the values that `as_dict` returned."""
         opponents = (
-            Opponent(**{**each, "pairings": tuple(PairedComparison(**row) for row in each["pairings"])})
+            Opponent(**{**each, "pairings": tuple(map(PairedComparison.from_dict, each["pairings"]))})
             for each in facts["opponents"]
         )
         return cls(**{**facts, "opponents": tuple(opponents)})
@@ -124,18 +136,15 @@ def compare_by_benchmark(ours: Rows, theirs: Rows, confidence: float) -> tuple[P
     pairs = PairedQuestions.from_rows(ours, theirs)
     if not pairs:
         return ()
-    both, written = PairedQuestions.from_valid_rows(ours, theirs), (filter_valid(ours), filter_valid(theirs))
+    both = PairedQuestions.from_valid_rows(ours, theirs)
     compliance = [format_compliance_by_question(rows) for rows in (ours, theirs)]
     parts = {MEAN_LABEL: (pairs, both)} | {
         name: (pairs.select_benchmark(name), both.select_benchmark(name)) for name in sorted(pairs.strata())
     }
     return tuple(
-        _compare(
-            name, part, valid, valid.latency_p95(*written) if valid else (math.nan, math.nan),
-            [_invalid_share(own, part) for own in compliance], confidence,
-        )
+        _compare(name, part, valid, [_invalid_share(own, part) for own in compliance], confidence)
         for name, (part, valid) in parts.items()
-    )  # fmt: skip
+    )
 
 
 def _invalid_share(compliance: pl.DataFrame, pairs: PairedQuestions) -> float:
@@ -144,17 +153,14 @@ def _invalid_share(compliance: pl.DataFrame, pairs: PairedQuestions) -> float:
 
 
 def _compare(
-    name: str,
-    pairs: PairedQuestions,
-    valid: PairedQuestions,
-    latency_p95: tuple[float, float],
-    invalid: Sequence[float],
-    confidence: float,
+    name: str, pairs: PairedQuestions, valid: PairedQuestions, invalid: Sequence[float], confidence: float
 ) -> PairedComparison:
     gain, test = pairs.difference_interval(confidence), mcnemar_test(*pairs.accuracy_vectors())
     ours, theirs = pairs.accuracies()
-    usd, latency = valid.means("cost_usd"), valid.means("latency_s")
+    values: dict[str, float] = {}
+    for measure in COMPARED:
+        values[measure.key], values[f"their_{measure.key}"] = valid.values(measure)
     return PairedComparison(
-        name, len(pairs), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses, *usd, *latency,
-        ours.low, ours.high, theirs.low, theirs.high, *latency_p95, len(valid), *invalid,
+        name, len(pairs), ours.mean, theirs.mean, gain.low, gain.high, test.gains, test.losses, values,
+        ours.low, ours.high, theirs.low, theirs.high, len(valid), *invalid,
     )  # fmt: skip

@@ -138,10 +138,11 @@ def _describe_pool_change(
     challenger: mlflow_store.RegisteredVersion, champion: mlflow_store.RegisteredVersion, before: Opponent
 ) -> str:
     mean = before.pairings[0]
+    ours, theirs = (format_usd(mean.values[key]) for key in ("usd", "their_usd"))
     return (
-        f"Version {challenger.version} reaches {100 * mean.ours:.1f} % at {format_usd(mean.usd)} a question "
+        f"Version {challenger.version} reaches {100 * mean.ours:.1f} % at {ours} a question "
         f"({100 * mean.invalid:.1f} % invalid workflows). Version {champion.version} reached {100 * mean.theirs:.1f} % "
-        f"at {format_usd(mean.their_usd)} on its own pool before the change ({100 * mean.their_invalid:.1f} % invalid)."
+        f"at {theirs} on its own pool before the change ({100 * mean.their_invalid:.1f} % invalid)."
     )
 
 

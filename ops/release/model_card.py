@@ -12,6 +12,7 @@ from ops.core.documents import format_markdown_table
 from ops.release.lineage import Lineage, describe_cost
 from ops.release.version_facts import ACCURACY, COST, PAID, POOL, insert_facts
 from ops.results.leaderboard import format_interval
+from ops.results.measures import MEASURES
 from ops.results.statistics import average_estimates
 from ops.results.summary import Summary, mean_usd, summarize
 from ops.results.table import Rows
@@ -173,8 +174,8 @@ keys. Stored responses and the ledger are kept in the folder `.podium` of this f
 that variable is set. The field `custom_inputs` holds the options of a request, such as its budget, its deadline and the
 workers that it may ask. The field `custom_outputs` holds the workflow with its steps, their tokens and their cost."""
 _READING = (
-    "Each row is one benchmark. Tokens and USD are those of the workers for one question. In means over benchmarks, "
-    "every benchmark has the same weight."
+    "Each row is one benchmark. Tokens, calls, USD and latency are those of the workers for one question. In means "
+    "over benchmarks, every benchmark has the same weight."
 )
 _LIMITS = (
     "It was measured on single questions with one right answer, and not on conversations. It sends questions to the "
@@ -186,7 +187,8 @@ _SYNTHETIC = (
 
 
 def _scores_table(summaries: Mapping[str, Summary]) -> str:
-    head = ("benchmark", "questions", "accuracy, % (95 % interval)", "valid workflows, %", "steps", "tokens", "USD")
+    head = ["benchmark", "questions", "accuracy, % (95 % interval)", "valid workflows, %", "steps"]
+    head += [measure.head for measure in MEASURES]
     rows = [
         (
             name,
@@ -194,8 +196,7 @@ def _scores_table(summaries: Mapping[str, Summary]) -> str:
             f"{100 * each.accuracy.mean:.1f} ({format_interval(each.accuracy)})",
             f"{100 * each.format_compliance:.1f}",
             f"{each.steps:.2f}",
-            f"{each.tokens:.0f}",
-            f"{each.cost_usd:.5f}",
+            *(measure.format(each.values[measure.name]) for measure in MEASURES),
         )
         for name, each in summaries.items()
     ]

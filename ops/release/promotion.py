@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
+from ops.results.measures import COMPARED, MEASURES, Measure
 from ops.results.statistics import Interval, estimate_accuracy, mcnemar_test, score_interval
 from ops.results.summary import (
     QUESTION_KEY,
@@ -37,14 +38,9 @@ NO_CHAMPION = "none"
 
 _RATIO = " ratio to the champion"
 _COMPARED = "questions to compare cost and latency on"
-_BOUNDED = {
-    "USD a question": ("cost_usd", "max_question_usd"),
-    "seconds a question": ("latency_s", "max_question_s"),
-}
-"""Checks of the challenger's own cost and latency → the column and the gate's setting."""
+_BOUNDED = tuple(measure for measure in MEASURES if measure.max_value)
+"""The measures whose value for the challenger itself has a bound. A check has the name of the unit."""
 _ANALYSES = "analyses against the champion"
-_UPPER_BOUNDS = (_ANALYSES, *_BOUNDED)
-"""The checks, beside ratios, whose value must not be above the bound."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +52,25 @@ class GateCheck:
     bound: float
     passed: bool
     explanation: str
+    subject: Literal["quality", "cost"] = "quality"
+    """"cost" if the check is about a measure such as USD or latency. Training lowers none of them, so a failure of such
+    a check does not cause one."""
+    limit: Literal["at least", "at most"] = "at least"
+    """On which side of the bound the value has to be."""
 
-    @property
-    def is_ratio(self) -> bool:
-        """Return whether the value is a ratio to the champion's cost or latency."""
-        return self.name.endswith(_RATIO)
-
-    @property
-    def concerns_cost(self) -> bool:
-        """Return whether the check bounds a cost or a latency. Training lowers neither, so a failure of such a check
-        does not cause one."""
-        return self.is_ratio or self.name in (_COMPARED, *_BOUNDED)
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> GateCheck:
+        """Restore a check from its fields. In decisions of an earlier version, which did not store subject and limit,
+        they follow from the name."""
+        name = facts["name"]
+        is_bounded = name.endswith(_RATIO) or name in {measure.unit for measure in _BOUNDED}
+        subject = "cost" if is_bounded or name == _COMPARED else "quality"
+        limit = "at most" if is_bounded or name == _ANALYSES else "at least"
+        return cls(**{"subject": subject, "limit": limit, **facts})
 
     def describe_bound(self) -> str:
         """Return the bound with its direction, such as "at least 0.95"."""
-        return f"{'at most' if self.is_ratio or self.name in _UPPER_BOUNDS else 'at least'} {self.bound:.4g}"
+        return f"{self.limit} {self.bound:.4g}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class GateDecision:
     def from_dict(cls, facts: Mapping[str, Any]) -> GateDecision:
         """Restore a decision from the values that `as_dict` returned."""
         by = facts["override"]
-        checks = tuple(GateCheck(**check) for check in facts["checks"])
+        checks = tuple(map(GateCheck.from_dict, facts["checks"]))
         override = Override(**by) if by else None
         return cls(facts["promote"], checks, override, facts["analysis"], facts.get("against"))
 
@@ -165,17 +165,15 @@ def _compare_costs(challenger: Rows, champion: Rows, pairs: PairedQuestions, gat
     on = f"the {len(both)} of {len(pairs)} questions for which both wrote a valid workflow"
     needed = min(gate.min_cost_questions, math.ceil(gate.min_paired_share * len(pairs) - 1e-9))
     if len(both) < needed:
-        unset = [setting for _, setting in _BOUNDED.values() if getattr(gate, setting) is None]
+        unset = [measure.max_value for measure in _BOUNDED if getattr(gate, measure.max_value) is None]
         then = f"config/promotion.yaml does not set {' and '.join(unset)}" if unset else "its own bounds decide instead"
-        return [*checks, GateCheck(_COMPARED, len(both), needed, not unset, f"{on}, which are too few; {then}")]
-    ratios = [
-        ("cost", "USD a question", both.means("cost_usd"), gate.max_cost_ratio),
-        ("latency", "seconds a question", both.means("latency_s"), gate.max_latency_ratio),
+        said = f"{on}, which are too few; {then}"
+        return [*checks, GateCheck(_COMPARED, len(both), needed, not unset, said, "cost")]
+    return checks + [
+        _check_ratio(measure, *both.values(measure), bound, on)
+        for measure in COMPARED
+        if (bound := getattr(gate, measure.max_ratio)) is not None
     ]
-    if gate.max_p95_latency_ratio is not None:
-        p95 = both.latency_p95(filter_valid(challenger), filter_valid(champion))
-        ratios.append(("p95 latency", "seconds", p95, gate.max_p95_latency_ratio))
-    return checks + [_check_ratio(name, unit, *means, bound, on) for name, unit, means, bound in ratios]
 
 
 def _check_shared_workflows(
@@ -200,12 +198,12 @@ def _check_shared_workflows(
 def _check_own_costs(challenger: Rows, gate: PromotionGate) -> list[GateCheck]:
     """Check the challenger's cost and latency against the bounds of the gate that are set."""
     checks, valid = [], None
-    for name, (column, setting) in _BOUNDED.items():
-        if (bound := getattr(gate, setting)) is not None:
+    for measure in _BOUNDED:
+        if (bound := getattr(gate, measure.max_value)) is not None:
             valid = average_by_question(filter_valid(challenger)) if valid is None else valid
-            value = math.fsum(valid[column]) / valid.height if valid.height else math.inf
+            value = math.fsum(valid[measure.name]) / valid.height if valid.height else math.inf
             said = f"mean of the {valid.height} questions for which it wrote a valid workflow"
-            checks.append(GateCheck(name, value, bound, value <= bound, said))
+            checks.append(_check_maximum(measure.unit, value, bound, said, "cost"))
     return checks
 
 
@@ -224,7 +222,7 @@ def _check_format(rows: Rows, gate: PromotionGate) -> GateCheck:
 
 def _check_planned_analyses(analysis: int, planned: int) -> GateCheck:
     explanation = "challengers of this champion; later ones would be promoted by chance too often"
-    return GateCheck(_ANALYSES, analysis, planned, analysis <= planned, explanation)
+    return _check_maximum(_ANALYSES, analysis, planned, explanation)
 
 
 def _check_against_best_worker(pairs: PairedQuestions, gate: PromotionGate, confidence: float) -> list[GateCheck]:
@@ -286,17 +284,25 @@ def _check_minimum(name: str, value: float, bound: float, explanation: str) -> G
     return GateCheck(name, value, bound, value >= bound, explanation)
 
 
+def _check_maximum(
+    name: str, value: float, bound: float, explanation: str, subject: Literal["quality", "cost"] = "quality"
+) -> GateCheck:
+    return GateCheck(name, value, bound, value <= bound, explanation, subject, "at most")
+
+
 def _check_coverage(pairs: PairedQuestions, whom: str, gate: PromotionGate) -> GateCheck:
     share = len(pairs) / pairs.asked if pairs.asked else 0.0
     explanation = f"{len(pairs)} of {pairs.asked} questions were scored by both"
     return _check_minimum(f"questions shared with {whom}", share, gate.min_paired_share, explanation)
 
 
-def _check_ratio(name: str, unit: str, ours: float, theirs: float, bound: float, on: str) -> GateCheck:
+def _check_ratio(measure: Measure, ours: float, theirs: float, bound: float, on: str) -> GateCheck:
     # Only a cost of zero matches a champion whose prices are all 0.
     ratio = ours / theirs if theirs > 0 else (1.0 if ours == 0 else float("inf"))
-    explanation = f"{ours:.6g} against the champion's {theirs:.6g} {unit}, on {on}"
-    return GateCheck(f"{name}{_RATIO}", ratio, bound, ratio <= bound, explanation)
+    explanation = f"{ours:.6g} against the champion's {theirs:.6g} {measure.unit}, on {on}"
+    # "max_p95_latency_ratio" becomes "p95 latency ratio to the champion".
+    name = measure.max_ratio.removeprefix("max_").removesuffix("_ratio").replace("_", " ") + _RATIO
+    return _check_maximum(name, ratio, bound, explanation, "cost")
 
 
 def confidence_of_analysis(gate: PromotionGate, analysis: int) -> float:

@@ -51,5 +51,6 @@ def _describe_opponent(opponent: Opponent, confidence: float) -> str:
     name = opponent.name if opponent.name.startswith("version") else f"the {opponent.name}"
     points = f"{100 * (mean.ours - mean.theirs):+.1f} points of accuracy over {name}"
     interval = f"{100 * confidence:.6g} % interval {100 * mean.low:+.1f} to {100 * mean.high:+.1f}"
-    price = f", at {mean.usd / mean.their_usd:.2f} times its price" if mean.their_usd > 0 else ""
+    usd, their_usd = mean.values["usd"], mean.values["their_usd"]
+    price = f", at {usd / their_usd:.2f} times its price" if their_usd > 0 else ""
     return f"{points} ({interval}){price}"

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from ops.reports.evidence import Evidence, System
 from ops.results.statistics import OVERALL, Contrast, adjust_holm, compute_contrasts
-from ops.results.summary import AnswerCost
 
 ALPHA = 0.05
 HOLDS, FAILS = "holds", "does not hold"
@@ -21,8 +20,9 @@ class Claim(NamedTuple):
     group: str
     contrast: Contrast
     """The tested difference in accuracy. Its p-value is adjusted for all claims of the report."""
-    ours: AnswerCost
-    theirs: AnswerCost
+    our_usd: float
+    """The mean cost of a question in USD."""
+    their_usd: float
 
     @property
     def verdict(self) -> str:
@@ -39,7 +39,7 @@ class Claim(NamedTuple):
     @property
     def price(self) -> str:
         """Return the Conductor's price as a multiple of the other system's price."""
-        return f"{self.ours.usd / self.theirs.usd:.2f} ×" if self.theirs.usd else "–"
+        return f"{self.our_usd / self.their_usd:.2f} ×" if self.their_usd else "–"
 
 
 def list_opponents(evidence: Evidence) -> list[System]:
@@ -58,8 +58,8 @@ def test_claims(evidence: Evidence) -> list[Claim]:
             evidence.systems[row.system],
             group,
             row,
-            ours.mean_usage(over),
-            evidence.systems[row.system].mean_usage(over),
+            ours.mean_values(over)["cost_usd"],
+            evidence.systems[row.system].mean_values(over)["cost_usd"],
         )
         for group, over in evidence.groups.items()
         for row in contrast_systems(ours, list_opponents(evidence), over)

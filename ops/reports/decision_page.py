@@ -9,8 +9,9 @@ from typing import NamedTuple
 from ops.core.charts import Chart, DotPlot, ErrorBar
 from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
 from ops.release.promotion import NO_CHAMPION, GateDecision
-from ops.reports.exhibit import Table, format_number
+from ops.reports.exhibit import Cell, Table, format_number
 from ops.reports.page import render_template
+from ops.results.measures import COMPARED
 
 
 class VersionStatus(NamedTuple):
@@ -82,30 +83,31 @@ def _opponent_parts(opponent: Opponent, confidence: float) -> dict[str, Table | 
     return {
         "accuracy": make_comparison_table(opponent, confidence),
         "chart": draw_differences(opponent, confidence),
-        "costs": _costs_table(opponent),
+        "costs": make_costs_table(opponent),
     }
 
 
-def _costs_table(opponent: Opponent) -> Table:
-    rows = [
-        (
+def make_costs_table(opponent: Opponent) -> Table:
+    """Return a table with one row per benchmark: both values of each measure that the gate compares, and the shares of
+    invalid workflows."""
+    sides = ("challenger", "opponent")
+    rows: list[list[Cell]] = [
+        [
             pair.benchmark, pair.questions if pair.cost_questions is None else pair.cost_questions,
-            format_number(pair.usd, 6), format_number(pair.their_usd, 6),
-            format_number(pair.latency_s, 2), format_number(pair.their_latency_s, 2),
-            format_number(pair.latency_p95_s, 2), format_number(pair.their_latency_p95_s, 2),
+            *(measure.format(value) for measure in COMPARED for value in pair.pair_values(measure)),
             format_number(100 * pair.invalid, 1), format_number(100 * pair.their_invalid, 1),
-        )
+        ]
         for pair in opponent.pairings
     ]  # fmt: skip
     head = (
-        "benchmark", "questions", "challenger USD", "opponent USD", "challenger seconds", "opponent seconds",
-        "challenger p95 seconds", "opponent p95 seconds", "challenger invalid, %", "opponent invalid, %",
+        "benchmark", "questions", *(f"{side} {measure.head}" for measure in COMPARED for side in sides),
+        *(f"{side} invalid, %" for side in sides),
     )  # fmt: skip
-    note = "USD and seconds of a question, over the questions for which both wrote a valid workflow; the mean is over "
-    note += "all of these. Seconds along the critical path; p95 is the 95th percentile of the answers' seconds. "
+    note = "USD and latency of a question, over the questions for which both wrote a valid workflow; the mean is over "
+    note += "all of these. Latency is the critical path's; a percentile, such as p95, is that of the answers' latency. "
     note += "Invalid: the share of the answers to all common questions that are no valid workflow."
     if any(pair.cost_questions is None for pair in opponent.pairings):
-        note = "USD and seconds of a question, over the questions that both answered; an invalid workflow counts as 0. "
+        note = "USD and latency of a question, over the questions that both answered; an invalid workflow counts as 0. "
         note += "This version was judged before invalid workflows were left out of these means."
     return Table("Cost and latency", head, rows, note=note)
 

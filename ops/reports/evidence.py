@@ -10,9 +10,11 @@ from typing import Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.results.leaderboard import TableData
+from ops.results.measures import MEANS, average_values
 from ops.results.statistics import MeanEstimate, average_estimates, estimate_accuracy
-from ops.results.summary import AnswerCost, Summary, accuracy_by_question, summarize
+from ops.results.summary import Summary, accuracy_by_question, describe_invalid, summarize
 from ops.results.table import Rows, to_table
+from ops.spending.bookings import format_usd
 
 Kind = Literal["Conductor", "cold start", "worker", "baseline"]
 IN_DOMAIN, OOD = "in-domain", "out-of-distribution"
@@ -28,8 +30,10 @@ class System:
     kind: Kind
     accuracies: Mapping[str, Mapping[str, float]]
     """The accuracy of each question, averaged over repeats, in [0, 1]: benchmark → question → accuracy."""
-    usage: Mapping[str, AnswerCost]
-    """The mean usage per question, by benchmark."""
+    values: Mapping[str, Mapping[str, float]]
+    """The values of the measures (`ops.results.measures`) by benchmark and name of the measure."""
+    invalid: Mapping[str, float] = field(default_factory=dict)
+    """The share (0-1) of invalid workflows, by benchmark; empty for a system that is computed from others."""
     unscorable: int = 0
     """The number of answers that could not be scored. They are left out of every average."""
     source: str = ""
@@ -41,21 +45,32 @@ class System:
         """Summarise the system's rows on all benchmarks."""
         rows = to_table(rows)
         summaries, accuracies = summarize(rows), accuracy_by_question(rows)
-        spent = {benchmark: AnswerCost.from_summary(summaries[benchmark]) for benchmark in accuracies}
+        values = {benchmark: summaries[benchmark].values for benchmark in accuracies}
+        invalid = {benchmark: 1 - summaries[benchmark].format_compliance for benchmark in accuracies}
         unscorable = sum(each.unscorable for each in summaries.values())
-        return cls(name, title, kind, accuracies, spent, unscorable, source, differs)
+        return cls(name, title, kind, accuracies, values, invalid, unscorable, source, differs)
 
     def mean_accuracy(self, over: Iterable[str]) -> MeanEstimate:
         """Return the unweighted mean of the accuracies on the scored benchmarks of `over`, with its standard error and
         95 % interval."""
         return average_estimates(
-            [estimate_accuracy(list(self.accuracies[name].values())) for name in over if name in self.usage]
+            [estimate_accuracy(list(self.accuracies[name].values())) for name in over if name in self.values]
         )
 
-    def mean_usage(self, over: Iterable[str]) -> AnswerCost:
-        """Return the unweighted mean of the usage per question over the scored benchmarks of `over`; NaN if there are
-        none."""
-        return AnswerCost.mean([self.usage[name] for name in over if name in self.usage])
+    def mean_values(self, over: Iterable[str]) -> dict[str, float]:
+        """Return the unweighted mean of each measure over the scored benchmarks of `over`; NaN if there are none."""
+        return average_values([self.values[name] for name in over if name in self.values])
+
+    def mean_invalid(self, over: Iterable[str]) -> float:
+        """Return the unweighted mean of the shares of invalid workflows over the scored benchmarks of `over`; NaN if
+        they are not known."""
+        shares = [self.invalid[name] for name in over if name in self.invalid]
+        return fmean(shares) if shares else float("nan")
+
+    def describe_usd(self, over: Sequence[str]) -> str:
+        """Return the mean USD of a question over these benchmarks, with the share of invalid workflows, which cost
+        nothing."""
+        return format_usd(self.mean_values(over)["cost_usd"]) + describe_invalid(self.mean_invalid(over))
 
 
 def make_random_worker(workers: Sequence[System]) -> System:
@@ -66,11 +81,12 @@ def make_random_worker(workers: Sequence[System]) -> System:
         answered = [worker.accuracies[benchmark] for worker in workers if benchmark in worker.accuracies]
         questions = dict.fromkeys(question for own in answered for question in own)
         accuracies[benchmark] = {name: fmean(own[name] for own in answered if name in own) for name in questions}
-    prices = {benchmark: [each.usage[benchmark] for each in workers if benchmark in each.usage]
-              for benchmark in accuracies}  # fmt: skip
-    # A draw among workers has another percentile than the mean of theirs.
-    spent = {benchmark: AnswerCost.mean(own)._replace(latency_p95_s=float("nan")) for benchmark, own in prices.items()}
-    return System(RANDOM_WORKER, "random worker", "baseline", accuracies, spent, source="expected value, computed")
+    values = {}
+    for benchmark in accuracies:
+        means = average_values([each.values[benchmark] for each in workers if benchmark in each.values])
+        # A draw among workers has another percentile than the mean of theirs.
+        values[benchmark] = average_values(()) | {measure.name: means[measure.name] for measure in MEANS}
+    return System(RANDOM_WORKER, "random worker", "baseline", accuracies, values, source="expected value, computed")
 
 
 class Experiment(NamedTuple):
@@ -148,7 +164,7 @@ class Evidence:
         """Return the benchmarks with scores of any system: training benchmarks first, then the others, in the order of
         the registry."""
         known = (*training_benchmarks(), *ood_benchmarks())
-        seen = {name for system in self.systems.values() for name in system.usage}
+        seen = {name for system in self.systems.values() for name in system.values}
         return [name for name in known if name in seen]
 
     @cached_property

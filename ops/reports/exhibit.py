@@ -18,7 +18,7 @@ from ops.results import leaderboard
 from ops.results.statistics import MeanEstimate
 
 Cell = str | int | float
-_NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×()]*")
+_NUMBER = re.compile(r"[<+\-−–$\s\d.,±…%×()]*(invalid)?")
 
 
 class Table(NamedTuple):

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ops.reports.evidence import System
 from ops.results.statistics import PricedAccuracy, find_frontier
-from ops.results.summary import AnswerCost
-
-Measure = Callable[[AnswerCost], float]
-"""Reads the limited quantity per question from a usage: USD or calls."""
 
 
 def find_best_within(
-    systems: Sequence[System], over: Sequence[str], measure: Measure, limit: float = float("inf")
+    systems: Sequence[System], over: Sequence[str], measure: str, limit: float = float("inf")
 ) -> System | None:
-    """Return the most accurate system that needs at most `limit` per question (relative tolerance 1e-9); None if there
-    is none.
+    """Return the most accurate system whose value of the measure, such as "cost_usd", is at most `limit` (relative
+    tolerance 1e-9); None if there is none.
 
     The choice uses the same questions as the comparison, which favours the chosen system.
     """
-    able = [system for system in systems if measure(system.mean_usage(over)) <= limit * (1 + 1e-9)]
+    able = [system for system in systems if system.mean_values(over)[measure] <= limit * (1 + 1e-9)]
     return max(able, key=lambda system: system.mean_accuracy(over).mean, default=None)
 
 

@@ -85,7 +85,7 @@ def write_sentences(evidence: Evidence, verdict: str = "") -> list[str]:
         )
     else:
         prices = (
-            f"{format_usd(ours.mean_usage(over).usd)} for each {group} question"
+            f"{format_usd(ours.mean_values(over)['cost_usd'])} for each {group} question"
             for group, over in evidence.groups.items()
         )
         said.append(f"Its workers cost {' and '.join(prices)}, and no single worker was scored for comparison.")
@@ -122,9 +122,9 @@ def _list_objections(evidence: Evidence, claims: Sequence[Claim], verdict: str) 
     workflows, the gate, and problems that are not real."""
     said = []
     for claim in claims:
-        points, dearer = format_points(-claim.contrast.difference), claim.theirs.usd > claim.ours.usd
+        points, dearer = format_points(-claim.contrast.difference), claim.their_usd > claim.our_usd
         if claim.verdict == FAILS:
-            price = f"{format_usd(claim.theirs.usd)} instead of {format_usd(claim.ours.usd)} a question"
+            price = f"{format_usd(claim.their_usd)} instead of {format_usd(claim.our_usd)} a question"
             said.append(f"{claim.against.title} is {points} points more accurate {claim.group} ({price})")
         elif claim.contrast.difference <= 0 and not dearer:
             said.append(f"{claim.against.title} is as accurate {claim.group} and costs no more")
@@ -149,7 +149,7 @@ def _describe_claim(claim: Claim) -> str:
     row = claim.contrast
     tells = "significant" if claim.verdict in (HOLDS, FAILS) else "not significant"
     between = f"95 % interval {format_points(row.low)} to {format_points(row.high)}, {tells}"
-    ours, theirs = format_usd(claim.ours.usd), format_usd(claim.theirs.usd)
-    times = f"{claim.ours.usd / claim.theirs.usd:.2f} times its price, " if claim.theirs.usd else ""
+    ours, theirs = format_usd(claim.our_usd), format_usd(claim.their_usd)
+    times = f"{claim.our_usd / claim.their_usd:.2f} times its price, " if claim.their_usd else ""
     price = f"at {times}{ours} instead of {theirs} a question"
     return f"{format_points(row.difference)} points {claim.group} ({between}) {price}"

@@ -9,17 +9,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ops.benchmarks.registry import BENCHMARKS, ood_benchmarks, training_benchmarks
 from ops.core.charts import DotPlot, ErrorBar, LineChart, Point, ScatterPlot, StackedAreas, StackedBars, compute_shares
 from ops.precaching.profiles import Profile, Score
+from ops.results.measures import MEASURES, average_values
 from ops.results.reach import Reach
 from ops.results.statistics import MeanEstimate, accuracy_from_moments, average_estimates
-from ops.results.summary import AnswerCost, Summary, count_worker_steps, summarize
+from ops.results.summary import Summary, count_worker_steps, describe_invalid, summarize
 from ops.results.table import Rows
-from ops.spending.bookings import format_usd
 from ops.workflow.strategy import SHAPES, Diversity, measure_diversity
 
 if TYPE_CHECKING:
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
 IN_DOMAIN, OOD = "in-domain mean", "OOD mean"
 UNCERTAINTY_NOTE = "± is one standard error; two numbers with … are the ends of a 95 % interval that is not symmetric"
 """The note below a table whose cells `format_accuracy` has formatted."""
-TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, p95 of latency"
+TITLE = "Accuracy in %, its 95 % interval, tokens and USD per question, latency"
 """The title of the full table in the terminal."""
+COST_TABLES = {
+    table: [measure for measure in MEASURES if measure.table == table]
+    for table in dict.fromkeys(measure.table for measure in MEASURES if measure.table)
+}
+"""The tables of measures by name, each of which also is a line of the cells in the terminal."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +56,17 @@ class Leaderboard:
         scores = self.systems[system]
         return average_estimates([scores[name].accuracy for name in over if name in scores])
 
-    def mean_cost(self, system: str, over: Sequence[str]) -> AnswerCost:
-        """Return a system's mean cost of a question over those benchmarks in `over` that it was scored on; NaN if there
-        are none.
-
-        All benchmarks have the same weight.
-        """
+    def mean_values(self, system: str, over: Sequence[str]) -> dict[str, float]:
+        """Return a system's unweighted mean of each measure over those benchmarks in `over` that it was scored on; NaN
+        if there are none."""
         scores = self.systems[system]
-        return AnswerCost.mean([AnswerCost.from_summary(scores[name]) for name in over if name in scores])
+        return average_values([scores[name].values for name in over if name in scores])
+
+    def describe_invalid(self, system: str, over: Sequence[str]) -> str:
+        """Return the share of invalid workflows as a note beside a mean cost over these benchmarks."""
+        scores = self.systems[system]
+        shares = [1 - scores[name].format_compliance for name in over if name in scores]
+        return describe_invalid(fmean(shares)) if shares else ""
 
 
 def build_leaderboard(
@@ -86,9 +95,10 @@ def build_systems_table(board: Leaderboard) -> Table:
     for head in ("in-domain, %", "OOD, %", "USD a question"):
         table.add_column(head, justify="right", no_wrap=True)
     for system in board.systems:
-        cost = board.mean_cost(system, training_benchmarks())
+        usd = board.mean_values(system, training_benchmarks())["cost_usd"]
+        invalid = board.describe_invalid(system, training_benchmarks())
         cells = (*(format_accuracy(board.mean_accuracy(system, of())) for of in (training_benchmarks, ood_benchmarks)),
-                 "–" if math.isnan(cost.usd) else f"{cost.invalid_note[2:]} {cost.usd:.6f}".lstrip())  # fmt: skip
+                 "–" if math.isnan(usd) else f"{invalid[2:]} {usd:.6f}".lstrip())  # fmt: skip
         table.add_row(Text(system), *cells, style="bold" if system == "Conductor" else None)
     return table
 
@@ -122,22 +132,23 @@ class _Cell(NamedTuple):
     """A system's results on one benchmark, or the mean over several."""
 
     accuracy: MeanEstimate
-    cost: AnswerCost
+    values: Mapping[str, float]
+    invalid: str
+    """The share of invalid workflows as a note."""
 
-    @property
-    def spent(self) -> str:
-        return f"{_round_number(self.cost.tokens)} {format_usd(self.cost.usd)}{self.cost.invalid_note}"
-
-    @property
-    def p95(self) -> str:
-        return "–" if math.isnan(self.cost.latency_p95_s) else f"{self.cost.latency_p95_s:.2f}"
+    def show_values(self, table: str, *, in_cell: bool = False) -> str:
+        """Return the values of the measures of one of the `COST_TABLES`."""
+        measures = COST_TABLES[table]
+        shown = [(measure.in_cell if in_cell else "{}").format(measure.format(self.values[measure.name]))
+                 for measure in measures]  # fmt: skip
+        return " ".join(shown) + self.invalid * any(measure.is_mean for measure in measures)
 
     @property
     def text(self) -> str:
-        """The accuracy, its interval, tokens and USD, and the 95th percentile of latency in seconds, each on a line of
-        its own."""
+        """The accuracy, its interval, and the measures of each of the `COST_TABLES`, each on a line of its own."""
         accuracy = self.accuracy if self.accuracy.is_symmetric else MeanEstimate(self.accuracy.mean, float("nan"), 0)
-        return f"{format_accuracy(accuracy)}\n{format_interval(self.accuracy)}\n{self.spent}\np95 {self.p95} s"
+        costs = (self.show_values(table, in_cell=True) for table in COST_TABLES)
+        return "\n".join([format_accuracy(accuracy), format_interval(self.accuracy), *costs])
 
 
 class _TableRow(NamedTuple):
@@ -148,24 +159,21 @@ class _TableRow(NamedTuple):
 
 
 def _build_rows(board: Leaderboard) -> list[_TableRow]:
-    table_rows = []
-    for benchmark in board.benchmarks:
-        scores = [by_name.get(benchmark) for by_name in board.systems.values()]
-        table_rows.append(
-            _build_row(benchmark, [_Cell(s.accuracy, AnswerCost.from_summary(s)) if s else None for s in scores])
+    """Return a row for each benchmark and for the means. A system that was not scored there has the cell None."""
+    means = {IN_DOMAIN: training_benchmarks(), OOD: ood_benchmarks()}
+    groups: dict[str, Sequence[str]] = {name: [name] for name in board.benchmarks}
+    groups |= {label: names for label, names in means.items() if any(name in names for name in board.benchmarks)}
+    rows = []
+    for label, over in groups.items():
+        made = (
+            _Cell(board.mean_accuracy(name, over), board.mean_values(name, over), board.describe_invalid(name, over))
+            for name in board.systems
         )
-    for label, names in ((IN_DOMAIN, training_benchmarks()), (OOD, ood_benchmarks())):
-        if any(name in names for name in board.benchmarks):
-            means = [
-                _Cell(board.mean_accuracy(system, names), board.mean_cost(system, names)) for system in board.systems
-            ]
-            table_rows.append(_build_row(label, means, is_mean=True))
-    return table_rows
-
-
-def _build_row(label: str, cells: Sequence[_Cell | None], *, is_mean: bool = False) -> _TableRow:
-    scored = [cell if cell and cell.accuracy.n else None for cell in cells]
-    return _TableRow(label, max((cell.accuracy.n for cell in scored if cell), default=0), scored, is_mean)
+        cells = [cell if cell.accuracy.n else None for cell in made]
+        rows.append(
+            _TableRow(label, max((cell.accuracy.n for cell in cells if cell), default=0), cells, label in means)
+        )
+    return rows
 
 
 def format_accuracy(accuracy: MeanEstimate) -> str:
@@ -223,10 +231,6 @@ def build_reach_tables(reaches: Mapping[str, Reach]) -> dict[str, TableData]:
     return {"reach": TableData(head, parts), "strategies_that_paid": TableData(columns, shapes)}
 
 
-def _round_number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:,.0f}"
-
-
 class TableData(NamedTuple):
     """A table to be rendered: distinct column headings, and rows of text and numbers."""
 
@@ -237,11 +241,11 @@ class TableData(NamedTuple):
 def build_tables(board: Leaderboard) -> dict[str, TableData]:
     """Return the leaderboard as tables by name.
 
-    They hold accuracies, their intervals, the cost of a question, the 95th percentiles of latency, properties of the
-    workflows, and strategies. The table `strategies` shows how frequent each shape is among the well-formed workflows
-    of each system and, for the first system, on each benchmark. Its column `patterns` counts distinct patterns (workers
-    and access, without wording), and `diversity` is the entropy of the patterns in bits. Systems without workflows are
-    left out of it.
+    They hold accuracies, their intervals, the measures of the `COST_TABLES`, properties of the workflows, and
+    strategies. The table `strategies` shows how frequent each shape is among the well-formed workflows of each system
+    and, for the first system, on each benchmark. Its column `patterns` counts distinct patterns (workers and access,
+    without wording), and `diversity` is the entropy of the patterns in bits. Systems without workflows are left out of
+    it.
     """
     systems = list(board.systems)
     lines = _build_rows(board)
@@ -258,8 +262,10 @@ def build_tables(board: Leaderboard) -> dict[str, TableData]:
     return {
         "accuracy_in_percent": TableData(["benchmark", "n", *systems], accuracies(format_accuracy)),
         "accuracy_95_percent_intervals": TableData(["benchmark", "n", *systems], accuracies(format_interval)),
-        "tokens_and_usd_a_question": TableData(["benchmark", *systems], texts(lambda cell: cell.spent)),
-        "p95_latency_s": TableData(["benchmark", *systems], texts(lambda cell: cell.p95)),
+        **{
+            table: TableData(["benchmark", *systems], texts(partial(_Cell.show_values, table=table)))
+            for table in COST_TABLES
+        },
         "workflows": TableData(
             ["system", "mean steps", "format compliance", "more than one worker", "unscorable"], [*properties]
         ),

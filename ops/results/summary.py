@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from ops.core.errors import format_p_value
+from ops.results.measures import MEANS, MEASURES, Measure
 from ops.results.statistics import (
     Interval,
     MeanEstimate,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 QUESTION_KEY = ("benchmark", "problem_id")
 """The columns that together identify a question."""
-MEAN_COLUMNS = ("correct", "tokens", "cost_usd", "calls", "latency_s")
+MEAN_COLUMNS = ("correct", *(measure.name for measure in MEANS))
 """The columns that `average_by_question` averages over the answers to a question."""
 _NAN = float("nan")
 
@@ -106,13 +106,13 @@ def list_benchmarks(rows: Rows) -> list[str]:
 def average_by_question(rows: Rows, *by: str | pl.Expr) -> pl.DataFrame:
     """Return a line for each question with a scored answer, sorted by benchmark and question.
 
-    `answers` is the number of scored answers. `correct` (a share in [0, 1]), `tokens`, `cost_usd` (USD), `calls` and
-    `latency_s` (seconds) are means over them. With `by`, there is a line for each question and value of these columns.
+    `answers` is the number of scored answers. `correct` (a share in [0, 1]) and the `MEANS`, such as `cost_usd`, are
+    means over them. With `by`, there is a line for each question and value of these columns.
     """
     import polars as pl
 
-    calls = pl.col("usage").list.len().alias("calls")
-    answers = filter_scored(rows).with_columns(calls).group_by(*by, *QUESTION_KEY)
+    measured = {measure.name: measure.expression(pl.col) for measure in MEANS}
+    answers = filter_scored(rows).with_columns(**measured).group_by(*by, *QUESTION_KEY)
     grouped = answers.agg(pl.len().cast(pl.Int64).alias("answers"), pl.col(*MEAN_COLUMNS).mean())
     return collect_in_parts(grouped.sort(*QUESTION_KEY))
 
@@ -169,7 +169,7 @@ def mean_accuracy(questions: pl.DataFrame, benchmarks: Sequence[str]) -> MeanEst
 class Summary:
     """The results of one system on one benchmark.
 
-    `tokens`, `cost_usd` and `latency_s` are means over scored rows, and `steps` is the mean over well-formed workflows.
+    `values` are those of the `MEASURES` by name, over scored rows, and `steps` is the mean over well-formed workflows.
     Shares are in [0, 1]. A mean over no rows is NaN.
     """
 
@@ -177,9 +177,7 @@ class Summary:
     accuracy: MeanEstimate
     rows: int
     unscorable: int
-    tokens: float
-    cost_usd: float
-    latency_s: float
+    values: Mapping[str, float]
     steps: float
     format_compliance: float
     multi_worker_share: float
@@ -188,10 +186,19 @@ class Summary:
     """The number of well-formed workflows of each shape."""
     patterns: dict[str, int] = field(default_factory=dict)
     """The number of well-formed workflows of each pattern (workers and access, without the wording)."""
-    calls: float = _NAN
-    """The mean number of workers' responses for a question."""
-    latency_p95_s: float = _NAN
-    """The 95th percentile of the latency of scored rows, in seconds."""
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Summary:
+        """Restore a summary from the values that `as_dict` returned. A measure that is not among them is NaN."""
+        own = {each.name: facts[each.name] for each in fields(cls) if each.name in facts}
+        values = {measure.name: facts.get(measure.name, _NAN) for measure in MEASURES}
+        return cls(**{**own, "accuracy": MeanEstimate(*facts["accuracy"]), "values": values})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as plain values, with those of the measures beside the others."""
+        facts = asdict(self)
+        values: dict[str, Any] = facts.pop("values")
+        return values | facts
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -201,10 +208,7 @@ class Summary:
             "standard_error": self.accuracy.standard_error,
             "accuracy_low": self.accuracy.low,
             "accuracy_high": self.accuracy.high,
-            "tokens": self.tokens,
-            "usd": self.cost_usd,
-            "latency_s": self.latency_s,
-            "latency_p95_s": self.latency_p95_s,
+            **{measure.key: self.values[measure.name] for measure in MEASURES},
             "steps": self.steps,
             "format_compliance": self.format_compliance,
             "unscorable": float(self.unscorable),
@@ -216,49 +220,25 @@ class Summary:
         return round(self.rows * self.format_compliance) if self.rows else 0
 
 
-class AnswerCost(NamedTuple):
-    """The mean cost of an answer, without the Conductor's own generation."""
-
-    tokens: float = _NAN
-    usd: float = _NAN
-    calls: float = _NAN
-    latency_s: float = _NAN
-    """The mean latency of the critical path, in seconds."""
-    latency_p95_s: float = _NAN
-    """The 95th percentile of the latency; for several benchmarks, the mean of their percentiles."""
-    invalid: float = _NAN
-    """The share (0-1) of answers whose workflow is invalid. Each counts as $0 and 0 seconds in the means above."""
-
-    @property
-    def invalid_note(self) -> str:
-        """Return ", 40% invalid", to stand beside a mean of cost that invalid workflows lower; empty below 1 %."""
-        return f", {self.invalid:.0%} invalid" if self.invalid >= 0.01 else ""
-
-    @classmethod
-    def from_summary(cls, summary: Summary) -> Self:
-        """Return the cost of an answer on one benchmark."""
-        latency, p95 = summary.latency_s, summary.latency_p95_s
-        return cls(summary.tokens, summary.cost_usd, summary.calls, latency, p95, 1 - summary.format_compliance)
-
-    @classmethod
-    def mean(cls, costs: Sequence[Self]) -> Self:
-        """Return the unweighted mean of these costs, for example over benchmarks; NaN if there are none."""
-        return cls(*map(fmean, zip(*costs, strict=True))) if costs else cls()
+def describe_invalid(share: float) -> str:
+    """Return ", 40% invalid", to stand beside a mean cost that invalid workflows lower, because each counts as $0 and 0
+    seconds; empty below 1 %."""
+    return f", {share:.0%} invalid" if share >= 0.01 else ""
 
 
 def _summary_expressions() -> dict[str, pl.Expr]:
-    """Return the fields of `Summary` that are computed by one expression over the rows of a benchmark, with the
-    expressions."""
+    """Return the fields of `Summary`, and the measures that are no means, with their expressions over the rows of a
+    benchmark."""
     import polars as pl
 
-    written, is_scored = pl.col("format_ok"), ~pl.col("unscorable")
+    written = pl.col("format_ok")
     return {
         "rows": pl.len().cast(pl.Int64),
-        "unscorable": (~is_scored).cast(pl.Int64).sum(),
+        "unscorable": pl.col("unscorable").cast(pl.Int64).sum(),
         "steps": pl.col("steps").filter(written).mean(),
         "format_compliance": written.mean(),
-        "latency_p95_s": pl.col("latency_s").filter(is_scored).quantile(0.95, "linear"),
         "multi_worker_share": (pl.col("workers").list.n_unique() > 1).filter(written).mean(),
+        **{measure.name: measure.expression(pl.col) for measure in MEASURES if not measure.is_mean},
     }
 
 
@@ -279,10 +259,9 @@ def summarize(rows: Rows) -> dict[str, Summary]:
     for row in collect_in_parts(by_benchmark).sort("place").drop("place").to_dicts():
         name, benchmark_questions = row["benchmark"], select_benchmark(questions, row["benchmark"])
         figures: dict[str, Any] = {key: _NAN if value is None else value for key, value in row.items()}
-        figures |= {
-            key: mean_per_answer(benchmark_questions, key) for key in ("tokens", "cost_usd", "latency_s", "calls")
-        }
+        figures |= {measure.name: mean_per_answer(benchmark_questions, measure.name) for measure in MEANS}
         summaries[name] = Summary(
+            values={measure.name: figures.pop(measure.name) for measure in MEASURES},
             accuracy=estimate_accuracy(benchmark_questions["correct"]),
             shapes={shape: count for shape, count in shapes[name].items() if shape},
             patterns={pattern: count for pattern, count in patterns[name].items() if pattern},
@@ -332,8 +311,10 @@ def count_worker_steps(rows: Rows) -> dict[str, Counter[str]]:
 class PairedQuestions:
     """Two systems on the questions that both of them scored, with the repeats of a question averaged."""
 
-    def __init__(self, ours: pl.DataFrame, theirs: pl.DataFrame) -> None:
-        """Pair the lines of `average_by_question` of two systems."""
+    def __init__(self, ours: pl.DataFrame, theirs: pl.DataFrame, rows: Sequence[Rows] = ()) -> None:
+        """Pair the lines of `average_by_question` of two systems. `rows` are the rows of both, from which measures
+        without a mean by question are computed."""
+        self.rows = rows
         self.questions = ours.join(theirs, on=QUESTION_KEY, suffix="_theirs").sort(*QUESTION_KEY)
         self.asked = theirs.height
         """The number of questions that the other system scored."""
@@ -341,7 +322,7 @@ class PairedQuestions:
     @classmethod
     def from_rows(cls, ours: Rows, theirs: Rows) -> PairedQuestions:
         """Return the pairs for the rows of two systems."""
-        return cls(average_by_question(ours), average_by_question(theirs))
+        return cls(average_by_question(ours), average_by_question(theirs), (ours, theirs))
 
     @classmethod
     def from_valid_rows(cls, ours: Rows, theirs: Rows) -> PairedQuestions:
@@ -356,7 +337,7 @@ class PairedQuestions:
         """Return the pairs of one benchmark."""
         selected = PairedQuestions.__new__(PairedQuestions)
         selected.questions = select_benchmark(self.questions, benchmark)
-        selected.asked = selected.questions.height
+        selected.asked, selected.rows = selected.questions.height, self.rows
         return selected
 
     def strata(self) -> dict[str, list[float]]:
@@ -386,14 +367,6 @@ class PairedQuestions:
         theirs = self.questions.select(*QUESTION_KEY, correct="correct_theirs")
         return mean_accuracy(self.questions, names), mean_accuracy(theirs, names)
 
-    def latency_p95(self, ours: Rows, theirs: Rows) -> tuple[float, float]:
-        """Return the 95th percentile of the latency of each system's answers to these questions, in seconds."""
-        asked, expression = self.questions.lazy(), _summary_expressions()["latency_p95_s"]
-        mine, other = (
-            filter_scored(rows).join(asked, on=QUESTION_KEY, how="semi").select(expression) for rows in (ours, theirs)
-        )
-        return collect_in_parts(mine).item(), collect_in_parts(other).item()
-
     def accuracy_vectors(self) -> tuple[list[float], list[float]]:
         """Return the accuracies of each system, one for each question."""
         return self.questions["correct"].to_list(), self.questions["correct_theirs"].to_list()
@@ -404,11 +377,22 @@ class PairedQuestions:
         test = mcnemar_test(*self.accuracy_vectors())
         return f"{test.gains} gains and {test.losses} losses of {len(self)}, McNemar's p {format_p_value(test.p_value)}"
 
-    def means(self, column: str) -> tuple[float, float]:
-        """Return the mean of a column over the questions, for each system; NaN if there is no common question."""
+    def values(self, measure: Measure) -> tuple[float, float]:
+        """Return the value of a measure on these questions for each system; NaN if there is no common question.
+
+        A mean gives every question the same weight. A measure that is no mean needs the pairs of `from_rows`.
+        """
+        import polars as pl
+
         if not self:
             return _NAN, _NAN
-        ours, theirs = (math.fsum(self.questions[name]) / len(self) for name in (column, f"{column}_theirs"))
+        if measure.is_mean:
+            columns = (measure.name, f"{measure.name}_theirs")
+            ours, theirs = (math.fsum(self.questions[name]) / len(self) for name in columns)
+            return ours, theirs
+        asked = self.questions.lazy()
+        answers = (to_table(rows).join(asked, on=QUESTION_KEY, how="semi") for rows in self.rows)
+        ours, theirs = (collect_in_parts(own.select(measure.expression(pl.col))).item() for own in answers)
         return ours, theirs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -13,11 +13,11 @@ from ops.core.checked_files import open_table
 from ops.core.digests import replace_with_digest
 from ops.core.errors import DataError
 from ops.core.once import INCOMPLETE, Key
-from ops.core.response_rows import COLUMNS as RESPONSE_COLUMNS
-from ops.core.response_rows import OPTIONAL_COLUMNS, ResponseRow
+from ops.core.response import RESPONSE_COLUMNS
 from ops.core.response_rows import REMEDY as RESPONSES_REMEDY
+from ops.core.response_rows import RESPONSE_DEFAULTS, ResponseRow, find_absent_columns
 from ops.core.response_rows import arrow_schema as response_schema
-from ops.core.usage import USAGE_COLUMNS, Usage
+from ops.core.usage import USAGE_COLUMNS
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 
 if TYPE_CHECKING:
@@ -137,23 +137,17 @@ def scan_rows(
     rows = pl.scan_parquet(file, glob=False).with_columns(pl.lit(value).alias(name) for name, value in defaults.items())
     parts = {part.name for part in schema.field("usage").type.value_type}
     if not parts >= _USAGE.keys():
-        rows = rows.with_columns(pl.col("usage").list.eval(_complete_usage(parts)))
+        completed = (pl.element().struct.field(name) if name in parts else _default_column(name) for name in _USAGE)
+        rows = rows.with_columns(pl.col("usage").list.eval(pl.struct(completed)))
     return rows.select(_COLUMNS)
 
 
-def _complete_usage(parts: Collection[str]) -> pl.Expr:
-    """Return an expression for a response's usage in which the fields that the file does not have get their
-    defaults."""
-    import polars as pl
-
-    return pl.struct(pl.element().struct.field(name) if name in parts else _default_of_usage(name) for name in _USAGE)
-
-
-def _default_of_usage(name: str) -> pl.Expr:
+def _default_column(name: str) -> pl.Expr:
+    """Return the column of a response or of its usage that a file of an earlier version lacks."""
     import polars as pl
 
     types = {"int64": pl.Int64(), "string": pl.String(), "float64": pl.Float64()}
-    return pl.lit(Usage().as_dict()[name], types[_USAGE[name]]).alias(name)
+    return pl.lit(RESPONSE_DEFAULTS[name], types[RESPONSE_COLUMNS[name]]).alias(name)
 
 
 def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
@@ -165,10 +159,8 @@ def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
     import polars as pl
 
     with open_table(file, remedy) as table:
-        absent = [name for name in RESPONSE_COLUMNS if name not in table.schema_arrow.names]
-    if missing := [name for name in absent if name not in OPTIONAL_COLUMNS]:
-        raise DataError(file, "columns", f"{', '.join(missing)} missing", remedy)
-    return _scores_of_responses(pl.scan_parquet(file, glob=False).with_columns(map(_default_of_usage, absent)))
+        absent = find_absent_columns(file, table.schema_arrow.names, remedy)
+    return _scores_of_responses(pl.scan_parquet(file, glob=False).with_columns(map(_default_column, absent)))
 
 
 def response_rows_as_scores(responses: Iterable[ResponseRow]) -> pl.LazyFrame:

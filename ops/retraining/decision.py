@@ -38,7 +38,7 @@ class TrainingDecision:
     @property
     def failed_checks(self) -> tuple[str, ...]:
         """Return the names of the gate's failed checks, without those of cost and latency."""
-        return tuple(check.name for check in self.standing.failed if not check.concerns_cost)
+        return tuple(check.name for check in self.standing.failed if check.subject != "cost")
 
     @property
     def checks(self) -> tuple[GateCheck, ...]:
@@ -59,7 +59,7 @@ class TrainingDecision:
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> TrainingDecision:
         """Restore a decision from the values that `as_dict` returned."""
-        pays = tuple(GateCheck(**check) for check in facts["pays"])
+        pays = tuple(map(GateCheck.from_dict, facts["pays"]))
         standing = GateDecision.from_dict(facts["standing"])
         return cls(facts["fine_tune"], facts["why"], standing, pays, facts["train_anew"])
 
@@ -124,7 +124,7 @@ def decide_training(
 
 
 def _describe_costs(standing: GateDecision) -> str:
-    costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.concerns_cost]
+    costly = [f"{check.name}: {check.explanation}" for check in standing.failed if check.subject == "cost"]
     return f"the champion exceeds the gate's cost or latency ({'; '.join(costly)})" if costly else "the champion holds"
 
 

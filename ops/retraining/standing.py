@@ -209,7 +209,7 @@ def find_next_command(snapshot: Snapshot, decision: TrainingDecision) -> str:
     command = f"podium run {snapshot.recipe_file} --seed"
     if decision.train_anew:
         return f"{command} {snapshot.recipe.seed}"
-    if decision.fine_tune or all(check.concerns_cost for check in list_caused_failures(snapshot, decision)):
+    if decision.fine_tune or all(check.subject == "cost" for check in list_caused_failures(snapshot, decision)):
         return ""
     return f"{command} {snapshot.recipe.seed + 1}"
 

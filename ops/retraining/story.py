@@ -293,7 +293,7 @@ def _describe_decision(
     if caused or plan_required_work(snapshot).evaluate:
         chosen = choose_deciding(caused or [check for check in decision.standing.checks if check.passed], also=paying)
     else:
-        chosen = [check for check in decision.standing.checks if check.concerns_cost][:3]
+        chosen = [check for check in decision.standing.checks if check.subject == "cost"][:3]
     said += [_describe_check(check) for check in chosen]
     if made is not None:
         checks = registry.load_decision(workspace, made.version).checks

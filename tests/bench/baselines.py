@@ -72,8 +72,9 @@ def scores_table(made: Mapping[str, Mapping[str, Mapping[str, Summary]]], asked:
             in_domain, ood = (
                 format_accuracy(board.mean_accuracy(system, of())) for of in (training_benchmarks, ood_benchmarks)
             )
-            cost = board.mean_cost(system, training_benchmarks())
-            table.rows.append([system, in_domain, ood, f"{cost.usd:.6f}", f"{cost.tokens:,.0f}", f"{calls:.1f}"])
+            means = board.mean_values(system, training_benchmarks())
+            usd, tokens = f"{means['cost_usd']:.6f}", f"{means['tokens']:,.0f}"
+            table.rows.append([system, in_domain, ood, usd, tokens, f"{calls:.1f}"])
     return format_markdown_table(*table) + "\n"
 
 

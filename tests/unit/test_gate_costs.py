@@ -125,7 +125,7 @@ def test_with_too_few_common_workflows_the_own_bounds_decide(
     [said] = [check.explanation for check in verdict.checks if check.name == COMPARED]
     assert said.startswith("the 40 of 200 questions for which both wrote a valid workflow, which are too few; ")
     assert ("promotion.yaml does not set max_question_" in said) == (COMPARED in fails)
-    assert all(check.concerns_cost for check in verdict.failed)
+    assert {check.subject for check in verdict.failed} <= {"cost"}
 
 
 def test_a_small_evaluation_needs_fewer_common_workflows() -> None:
@@ -209,10 +209,10 @@ def test_the_page_says_on_how_many_questions_cost_is_compared_and_the_share_of_i
     challenger = rows(lambda i: i < 80, invalid=lambda i: i == 99)
     mean = compare_by_benchmark(challenger, champion, 0.975)[0]
     assert (mean.questions, mean.cost_questions) == (200, 120)
-    assert (mean.usd, mean.their_usd) == (pytest.approx(0.01), pytest.approx(0.01))
+    assert (mean.values["usd"], mean.values["their_usd"]) == (pytest.approx(0.01), pytest.approx(0.01))
     assert (mean.invalid, mean.their_invalid) == (pytest.approx(0.01), pytest.approx(0.4))
     nothing = compare_by_benchmark(challenger, rows(never, invalid=lambda _: True), 0.975)[0]
-    assert nothing.cost_questions == 0 and math.isnan(nothing.usd)
+    assert nothing.cost_questions == 0 and math.isnan(nothing.values["usd"])
 
     def page(*pairings: object) -> str:
         opponent = Opponent("champion, version 1", {}, pairings)  # type: ignore[arg-type]

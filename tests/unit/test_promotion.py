@@ -9,8 +9,10 @@ import pytest
 
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
-from ops.release.dossier import compare_by_benchmark
+from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
 from ops.release.promotion import GateDecision, decide_promotion, override_decision
+from ops.reports.verdict import make_costs_table
+from ops.results.measures import MEASURES
 from ops.results.outcome_rows import OutcomeRow
 from tests.builders import make_outcome
 
@@ -91,7 +93,7 @@ def test_the_percentile_of_latency_is_checked_where_a_bound_is_set() -> None:
     assert decide_promotion(rows(0.9), None, WORKER, bounded).promote, (
         "without a champion there is nothing to compare with"
     )
-    assert {pair.latency_p95_s for pair in compare_by_benchmark(slow, rows(0.8), 0.95)} == {5.0}
+    assert {pair.values["latency_p95_s"] for pair in compare_by_benchmark(slow, rows(0.8), 0.95)} == {5.0}
 
 
 def test_the_share_of_valid_workflows_is_checked() -> None:
@@ -105,6 +107,41 @@ def test_the_share_of_valid_workflows_is_checked() -> None:
 def test_half_of_the_questions_are_too_few() -> None:
     half = [row for row in rows(0.9) if int(row.problem_id) % 2]
     assert "questions shared with the champion" in failed(decide_promotion(half, rows(0.8), half, GATE))
+
+
+def test_a_decision_of_an_earlier_version_says_the_same() -> None:
+    """Such a decision stored neither the subject of a check nor on which side of the bound the value has to be."""
+    strict = GATE.model_copy(
+        update={"max_p95_latency_ratio": 2.0, "max_question_usd": 1.0, "max_question_s": 9.0, "planned_analyses": 3}
+    )
+    invalid = [replace(row, format_ok=False, correct=0) for row in rows(0.8)]
+    for champion in (rows(0.8), invalid):
+        decision = decide_promotion(rows(0.9), champion, WORKER, strict)
+        facts = json.loads(json.dumps(decision.as_dict()))
+        assert GateDecision.from_dict(facts) == decision
+        for check in facts["checks"]:
+            del check["subject"], check["limit"]
+        assert GateDecision.from_dict(facts) == decision
+
+
+def test_evidence_comes_back_as_it_was_stored_and_lacks_what_an_earlier_version_did_not_store() -> None:
+    pairings = compare_by_benchmark(rows(0.9), rows(0.8, latency_s=2.0), 0.95)
+    dossier = Dossier("2", "now", {}, {}, {}, 0.95, (Opponent("champion", {}, pairings),))
+    facts = json.loads(json.dumps(dossier.as_dict()))
+    assert Dossier.from_dict(facts) == dossier
+    [stored] = facts["opponents"]
+    assert (stored["pairings"][0]["latency_s"], stored["pairings"][0]["their_latency_s"]) == (1.0, 2.0)
+    del stored["pairings"][0]["latency_p95_s"], stored["pairings"][0]["their_latency_p95_s"]
+    shown = make_costs_table(Dossier.from_dict(facts).opponents[0])
+    p95 = shown.head.index("challenger p95 latency, s")
+    assert [row[p95] for row in shown.rows] == ["–", "1.00", "1.00"]
+
+
+def test_the_gates_settings_of_a_measure_exist() -> None:
+    settings = set(PromotionGate.model_fields)
+    for measure in MEASURES:
+        assert {measure.max_ratio, measure.max_value} <= settings | {""}, measure.name
+        assert measure.unit or not (measure.max_ratio or measure.max_value), measure.name
 
 
 def test_an_override_is_recorded_beside_the_gates_verdict() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
+from ops.results.measures import MEANS, average_values
 from ops.results.statistics import estimate_accuracy, estimate_mean
 from ops.results.summary import (
     MEAN_COLUMNS,
@@ -41,15 +42,14 @@ def random_worker(answers: SoloResponses) -> BaselineScores:
 
 
 def _summary(benchmark: str, questions: int, drawn: pl.DataFrame) -> Summary:
-    tokens, cost_usd, latency_s = (estimate_mean(drawn[name]).mean for name in ("tokens", "cost_usd", "latency_s"))
+    # A percentile of a draw among workers does not follow from the questions' means.
+    means = {measure.name: estimate_mean(drawn[measure.name]).mean for measure in MEANS}
     return Summary(
         benchmark=benchmark,
         accuracy=estimate_accuracy(drawn["correct"]),
         rows=questions,
         unscorable=questions - drawn.height,
-        tokens=tokens,
-        cost_usd=cost_usd,
-        latency_s=latency_s,
+        values=average_values(()) | means,
         steps=1.0,
         format_compliance=1.0,
         multi_worker_share=0.0,

@@ -26,8 +26,9 @@ def accuracy_against_usd(evidence: Evidence) -> ExhibitContent:
     parts: list[ScatterPlot | Table] = []
     said = []
     for group, over in evidence.groups.items():
-        systems = [system for system in evidence.systems.values() if system.mean_usage(over).usd > 0]
-        offers = [PricedAccuracy(system.mean_usage(over).usd, system.mean_accuracy(over).mean) for system in systems]
+        prices = {name: system.mean_values(over)["cost_usd"] for name, system in evidence.systems.items()}
+        systems = [system for name, system in evidence.systems.items() if prices[name] > 0]
+        offers = [PricedAccuracy(prices[system.name], system.mean_accuracy(over).mean) for system in systems]
         line = find_frontier(offers)
         points = [_point(system, offer, over) for system, offer in zip(systems, offers, strict=True)]
         parts.append(
@@ -39,7 +40,7 @@ def accuracy_against_usd(evidence: Evidence) -> ExhibitContent:
                 line,
             )
         )
-        rows = [[systems[place].title, format_usd(offers[place].price), written(systems[place].mean_accuracy(over))]
+        rows = [[systems[place].title, systems[place].describe_usd(over), written(systems[place].mean_accuracy(over))]
                 for place in line]  # fmt: skip
         marked = [row for row, place in enumerate(line) if systems[place].kind == "Conductor"]
         head = ["system", "USD a question", "accuracy, %"]
@@ -51,13 +52,13 @@ def accuracy_against_usd(evidence: Evidence) -> ExhibitContent:
 
 def _describe_dearer(ours: System, others: Sequence[System], group: str, over: list[str]) -> str:
     """Say what a higher price than the Conductor's buys."""
-    reached, price = ours.mean_accuracy(over).mean, ours.mean_usage(over).usd
+    reached, price = ours.mean_accuracy(over).mean, ours.mean_values(over)["cost_usd"]
     better = [system for system in others if system.mean_accuracy(over).mean > reached]
     if not better:
         return f"{group.capitalize()}, no worker and no baseline is more accurate than the Conductor at any price."
-    cheapest = min(better, key=lambda system: system.mean_usage(over).usd)
+    cheapest = min(better, key=lambda system: system.mean_values(over)["cost_usd"])
     points = format_points(cheapest.mean_accuracy(over).mean - reached)
-    cost = format_usd(cheapest.mean_usage(over).usd)
+    cost = format_usd(cheapest.mean_values(over)["cost_usd"])
     return (
         f"{group.capitalize()}, {len(better)} of {len(others)} workers and baselines are more accurate than the "
         f"Conductor; the cheapest of these is {cheapest.title} ({points} points, {cost} instead of "

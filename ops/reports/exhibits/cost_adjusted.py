@@ -23,7 +23,8 @@ def cost_adjusted(evidence: Evidence) -> ExhibitContent:
     for group, over in evidence.groups.items():
         systems = list(evidence.systems.values())
         offers = {
-            each.name: PricedAccuracy(each.mean_usage(over).usd, each.mean_accuracy(over).mean) for each in systems
+            each.name: PricedAccuracy(each.mean_values(over)["cost_usd"], each.mean_accuracy(over).mean)
+            for each in systems
         }
         beyond = {name: _accuracy_beyond_mixtures(name, offers) for name in offers}
         systems.sort(key=lambda system: -beyond[system.name])
@@ -44,9 +45,9 @@ def _accuracy_beyond_mixtures(name: str, offers: dict[str, PricedAccuracy]) -> f
 
 
 def _row(system: System, over: list[str], beyond: float) -> list[Cell]:
-    price, mean = system.mean_usage(over).usd, system.mean_accuracy(over).mean
+    price, mean = system.mean_values(over)["cost_usd"], system.mean_accuracy(over).mean
     a_right = format_usd(price / mean) if mean else "–"
     return [
-        system.title, format_accuracy(system.mean_accuracy(over)), format_usd(price), a_right,
+        system.title, format_accuracy(system.mean_accuracy(over)), system.describe_usd(over), a_right,
         format_number(mean / price) if price else "–", format_points(beyond),
     ]  # fmt: skip

@@ -16,7 +16,6 @@ from ops.reports.exhibit import (
 )
 from ops.reports.prices import find_best_within
 from ops.results.statistics import OVERALL
-from ops.spending.bookings import format_usd
 
 SELECTION_NOTE = (
     "The opponent was chosen as the best on these same questions, which favours it; the interval and p-value (of this "
@@ -65,18 +64,17 @@ def equal_cost(evidence: Evidence) -> ExhibitContent:
 
 
 def _choose_opponents(evidence: Evidence, ours: System, over: list[str]) -> dict[str, System | None]:
-    means, others = ours.mean_usage(over), evidence.opponents
+    means, others = ours.mean_values(over), evidence.opponents
     return {
-        NO_MORE_USD: find_best_within(others, over, lambda spent: spent.usd, means.usd),
-        NO_MORE_CALLS: find_best_within(others, over, lambda spent: spent.calls, means.calls),
-        NO_LIMIT: find_best_within(others, over, lambda spent: spent.usd),
+        NO_MORE_USD: find_best_within(others, over, "cost_usd", means["cost_usd"]),
+        NO_MORE_CALLS: find_best_within(others, over, "calls", means["calls"]),
+        NO_LIMIT: find_best_within(others, over, "cost_usd"),
     }
 
 
 def _cells(system: System, over: list[str]) -> list[Cell]:
-    spent = system.mean_usage(over)
-    accuracy = format_accuracy(system.mean_accuracy(over))
-    return [system.title, accuracy, format_usd(spent.usd), format_number(spent.calls, 2)]
+    accuracy, calls = format_accuracy(system.mean_accuracy(over)), system.mean_values(over)["calls"]
+    return [system.title, accuracy, system.describe_usd(over), format_number(calls, 2)]
 
 
 def _compare(ours: System, system: System | None, over: list[str]) -> list[Cell]:

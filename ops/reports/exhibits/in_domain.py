@@ -5,6 +5,7 @@ from __future__ import annotations
 from ops.reports import paper
 from ops.reports.evidence import IN_DOMAIN, Evidence, System
 from ops.reports.exhibit import ExhibitContent, Table, exhibit, format_accuracy, format_number
+from ops.results.measures import MEASURES
 from ops.spending.bookings import format_usd
 
 
@@ -21,26 +22,25 @@ def in_domain(evidence: Evidence) -> ExhibitContent:
     over = evidence.groups.get(IN_DOMAIN, [])
     systems = sorted(evidence.systems.values(), key=lambda system: -system.mean_accuracy(over).mean)
     where = paper.column_head(evidence.run.has_paper_setting)
-    head = ["system", "accuracy, %", "tokens", "calls", "USD", "latency, s", "p95 latency, s", f"{where}: accuracy, %",
-            f"{where}: tokens", f"{where}: USD"]  # fmt: skip
+    head = ["system", "accuracy, %", *(measure.head for measure in MEASURES), "invalid workflows, %",
+            f"{where}: accuracy, %", f"{where}: tokens", f"{where}: USD"]  # fmt: skip
     rows = [[*_measured_cells(system, over), *_paper_cells(system, evidence)] for system in systems]
     marked = [place for place, system in enumerate(systems) if system.kind == "Conductor"]
     note = (
         "Tokens and USD are the workers', prompts and completions together; what the Conductor writes itself is not "
-        "counted, what a prompted one writes is. Latency is the critical path's. p95 is the 95th percentile of the "
-        "answers' latency, as a mean over the benchmarks."
+        "counted, what a prompted one writes is. Latency is the critical path's. A percentile, such as p95, is that of "
+        "the answers' latency, as a mean over the benchmarks. An invalid workflow counts as an answer without tokens, "
+        "calls, USD and latency."
     )
     questions = max((system.mean_accuracy(over).n for system in systems), default=0)
     return ExhibitContent([Table("", head, rows, marked, note)], f"{questions:,} questions of {len(over)} benchmarks")
 
 
 def _measured_cells(system: System, over: list[str]) -> list[str]:
-    spent = system.mean_usage(over)
-    return [
-        system.title, format_accuracy(system.mean_accuracy(over)), format_number(spent.tokens),
-        format_number(spent.calls, 2), format_usd(spent.usd), format_number(spent.latency_s, 2),
-        format_number(spent.latency_p95_s, 2),
-    ]  # fmt: skip
+    values = system.mean_values(over)
+    shown = [measure.format(values[measure.name]) for measure in MEASURES]
+    invalid = format_number(100 * system.mean_invalid(over), 1)
+    return [system.title, format_accuracy(system.mean_accuracy(over)), *shown, invalid]
 
 
 def _paper_cells(system: System, evidence: Evidence) -> list[str]:

@@ -211,7 +211,7 @@ def test_another_price_changes_costs_and_nothing_else(evaluated: Evaluated) -> N
     assert {round(row.cost_usd * 1e6) for row in then} == {100 * 1 + 50 * 2}
     assert {round(row.cost_usd * 1e6) for row in now} == {100 * 10 + 50 * 20}
     conductor = [board.systems["Conductor"]["mmlu"] for board in (before.leaderboard, after.leaderboard)]
-    assert conductor[1].cost_usd == pytest.approx(10 * conductor[0].cost_usd)
+    assert conductor[1].values["cost_usd"] == pytest.approx(10 * conductor[0].values["cost_usd"])
     assert conductor[1].accuracy == conductor[0].accuracy
 
 

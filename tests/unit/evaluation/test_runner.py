@@ -250,13 +250,13 @@ def test_summary_by_hand() -> None:
     assert summary.format_compliance == pytest.approx(2 / 3)
     assert summary.multi_worker_share == 0.5
     assert summary.steps == 1.5
-    assert summary.tokens == 15
+    assert summary.values["tokens"] == 15
 
 
 def test_all_unscorable_gives_no_number() -> None:
     rows = [replace(row, unscorable=True) for row in run(Fixed(ALONE), [problem(0)])]
     summary = summarize(rows)["math500"]
-    assert math.isnan(summary.accuracy.mean) and math.isnan(summary.tokens) and summary.unscorable == 1
+    assert math.isnan(summary.accuracy.mean) and math.isnan(summary.values["tokens"]) and summary.unscorable == 1
 
 
 def test_rows_survive_the_disk_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

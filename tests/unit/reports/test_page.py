@@ -298,7 +298,7 @@ HOSTILE = '--><script src="http://example.org/x.js">alert(1)</script>'
 
 
 def of_version(text: str = "plain", **fate: str) -> str:
-    pair = PairedComparison(MEAN_LABEL, 10, 0.7, 0.6, -0.1, 0.3, 3, 2, 0.002, 0.001, 1.5, 1.0)
+    pair = PairedComparison(MEAN_LABEL, 10, 0.7, 0.6, -0.1, 0.3, 3, 2, {"usd": 0.002, "their_usd": 0.001})
     opponents = (
         Opponent(f"champion, {text}", {"policy": text}, (pair, replace(pair, benchmark=text)), text),
         Opponent("best single worker", {}, ()),
@@ -319,7 +319,7 @@ def test_text_of_others_stays_text_on_the_page_of_a_verdict() -> None:
 def test_a_verdict_says_what_became_of_the_version_and_why() -> None:
     made = of_version()
     assert "<title>Conductor version 2: not promoted</title>" in made
-    said = ("3 against that champion", "97.5 %", "+10.0", "-10.0 … +30.0", "0.002000", "No question was scored by both")
+    said = ("3 against that champion", "97.5 %", "+10.0", "-10.0 … +30.0", "$0.0020", "No question was scored by both")
     for part in said:
         assert part in made, part
     assert "promoted by override" in of_version(override="Ada: why")

@@ -14,8 +14,10 @@ import pytest
 from ops.config import Pool, Price, Worker
 from ops.core.digests import write_digest
 from ops.core.errors import DataError
+from ops.core.response_rows import RESPONSE_DEFAULTS, load_responses
 from ops.core.usage import Usage
 from ops.precaching.precache import write_responses
+from ops.results.measures import MEASURES
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import PairedQuestions, average_by_question, gains_over_seeds, mean_usd, summarize
@@ -74,11 +76,11 @@ def test_a_summary_of_a_file_is_that_of_a_plain_loop(tmp_path: Path) -> None:
         assert (summary.rows, summary.unscorable) == (len(every), len(every) - len(scored))
         assert summary.accuracy.mean == pytest.approx(fmean(map(fmean, questions.values())))
         assert summary.accuracy.n == len(questions)
-        assert summary.tokens == pytest.approx(fmean(row.tokens for row in scored))
-        assert summary.cost_usd == pytest.approx(fmean(row.cost_usd for row in scored), rel=1e-12)
-        assert summary.calls == pytest.approx(fmean(len(row.usage) for row in scored))
-        assert summary.latency_s == pytest.approx(fmean(row.latency_s for row in scored), rel=1e-12)
-        assert summary.latency_p95_s == pytest.approx(np.percentile([row.latency_s for row in scored], 95))
+        assert summary.values["tokens"] == pytest.approx(fmean(row.tokens for row in scored))
+        assert summary.values["cost_usd"] == pytest.approx(fmean(row.cost_usd for row in scored), rel=1e-12)
+        assert summary.values["calls"] == pytest.approx(fmean(len(row.usage) for row in scored))
+        assert summary.values["latency_s"] == pytest.approx(fmean(row.latency_s for row in scored), rel=1e-12)
+        assert summary.values["latency_p95_s"] == pytest.approx(np.percentile([row.latency_s for row in scored], 95))
         assert summary.steps == fmean(row.steps for row in written)
         assert summary.format_compliance == len(written) / len(every) and summary.written == len(written)
         assert summary.multi_worker_share == fmean(len(set(row.workers)) > 1 for row in written)
@@ -130,7 +132,8 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
 def test_a_percentile_of_latency_is_of_the_shared_questions() -> None:
     ours = [make_outcome(problem=i, latency_s=float(i)) for i in range(101)]
     theirs = [make_outcome(problem=i, latency_s=2.0 * i, unscorable=i == 100) for i in range(101)]
-    assert PairedQuestions.from_rows(ours, theirs).latency_p95(ours, theirs) == (
+    [p95] = [measure for measure in MEASURES if measure.name == "latency_p95_s"]
+    assert PairedQuestions.from_rows(ours, theirs).values(p95) == (
         pytest.approx(0.95 * 99),
         pytest.approx(1.9 * 99),
     )
@@ -169,8 +172,10 @@ def test_responses_of_an_earlier_version_have_the_defaults_of_what_their_table_l
     file = tmp_path / "ada.parquet"
     write_responses([make_response(worker="ada", problem_id="1", status="ok", score=1.0)], file)
     expected = list(iterate_records(scan_responses(file)))
-    pq.write_table(pq.read_table(file).drop_columns(["reasoning_tokens"]), file)
+    read = load_responses(file)
+    pq.write_table(pq.read_table(file).drop_columns([*RESPONSE_DEFAULTS]), file)
     write_digest(file)
+    assert "stated_usd" in RESPONSE_DEFAULTS and load_responses(file) == read
     assert list(iterate_records(scan_responses(file))) == expected
     pq.write_table(pq.read_table(file).drop_columns(["score"]), file)
     write_digest(file)

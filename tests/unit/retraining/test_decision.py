@@ -199,7 +199,7 @@ def test_one_sample_finds_a_newcomer_that_is_better_on_a_subject_and_says_what_i
 # ── alerts ───────────────────────────────────────────────────────────────────
 
 WORSE = GateCheck("difference to the champion", -0.09, -0.02, False, "mean -0.05")
-COSTLIER = GateCheck("cost ratio to the champion", 2.1, 1.5, False, "0.2 against 0.1 USD")
+COSTLIER = GateCheck("cost ratio to the champion", 2.1, 1.5, False, "0.2 against 0.1 USD", "cost")
 PAYING = GateCheck(ORACLE, 0.07, 0.02, True, "mean +0.08")
 STANDS = GateDecision(True, ())
 

@@ -24,7 +24,7 @@ from tests.releases import checkout, scored, shared_store, version
 
 INVALID = GateCheck("format compliance", 0.58, 0.95, False, "291 of 700 completions gave no workflow")
 WORSE = GateCheck("difference to the champion", -0.09, -0.02, False, "mean -0.05: a price cannot have caused this")
-COSTLIER = GateCheck("cost ratio to the champion", 1.2, 1.5, True, "0.12 against 0.1 USD")
+COSTLIER = GateCheck("cost ratio to the champion", 1.2, 1.5, True, "0.12 against 0.1 USD", "cost")
 BELOW = GateDecision(False, (INVALID, GateCheck("gain over the best single worker", 0.1, 0.0, True, "mean +0.2")))
 ANOTHER_POOL = "fedcba987654"
 

@@ -94,12 +94,12 @@ def finish_record(workspace: Workspace, key: str, version: str) -> Path | None:
     return write_retraining_page(workspace)
 
 
-def load_stories(workspace: Workspace, count: int = SHOWN) -> list[RetrainingStory]:
+def load_stories(workspace: Workspace) -> list[RetrainingStory]:
     """Return the newest retrainings, the newest first. One whose snapshot is gone is left out."""
     ledger = open_ledger(workspace.ledger)
     try:
         stories = []
-        for record in load_records(workspace)[:count]:
+        for record in load_records(workspace)[:SHOWN]:
             try:
                 snapshot = Snapshot.read(workspace.snapshots, record.key)
             except DataError:

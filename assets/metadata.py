@@ -129,9 +129,9 @@ def _round_float(fact: float) -> float | str:
     return "–" if math.isnan(fact) else float(f"{fact:.6g}")
 
 
-def show_examples(problems: Sequence[Problem], count: int = 3) -> dg.MarkdownMetadataValue:
-    """Return the first `count` problems as workers see them; for a confidential benchmark only their ids."""
-    chosen = problems[:: max(1, len(problems) // count)][:count]
+def show_examples(problems: Sequence[Problem]) -> dg.MarkdownMetadataValue:
+    """Return three of the problems as workers see them; for a confidential benchmark only their ids."""
+    chosen = problems[:: max(1, len(problems) // 3)][:3]
     quoted = (displayable_question(problem).replace("\n", "\n> ") for problem in chosen)
     return dg.MetadataValue.md("\n\n".join(f"> {text}" for text in quoted))
 

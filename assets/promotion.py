@@ -8,7 +8,7 @@ from assets.recursive_conductor import get_final_policy_folder
 from assets.registered_model import registered_model
 from assets.resources import RunResource
 from ops.core.charts import render_png
-from ops.reports.verdict import draw_differences, make_comparison_table
+from ops.reports.decision_page import draw_differences, make_comparison_table
 from ops.retraining.story import finish_record
 from ops.stages.release import judge_and_promote
 

@@ -30,7 +30,7 @@ from ops.reports.exhibit import (
 )
 from ops.reports.gathering import describe_run, find_trainings, gather_evidence
 from ops.reports.page import picture_file, write_page, write_pictures
-from ops.reports.summary import load_release_info
+from ops.reports.report_head import load_release_info
 from ops.stages.data import data_files
 from ops.training.cold_start.base_policy import base_policy_folder
 from ops.training.run.training_run import CURVE_FILE

@@ -53,7 +53,7 @@ def run_job(
     console, began = _console(), time.monotonic()
     with open_session(workspace, recipe, seed, NEEDS_OF_JOB[job], console, yes) as place:
         place.execute(place.definitions.resolve_job_def(job))
-    from pipelines.summary import print_summary
+    from pipelines.run_output import print_summary
 
     return print_summary(console, place.resource, place.terminal.total, time.monotonic() - began, job, full)
 

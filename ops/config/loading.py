@@ -204,13 +204,13 @@ def load_or_default(model: type[S], file: Path) -> S:
     return load_settings(model, file) if os.path.lexists(file) else model()
 
 
-def find_named_file(folder: Path, name: str, suffix: str = ".yaml") -> Path:
+def find_named_file(folder: Path, name: str) -> Path:
     """Return the file `NAME.yaml` of a folder. Raises `ConfigError` for an invalid name: a path, an empty or too long
     one."""
     if not re.fullmatch(NAME, name):
         problem = f"{name!r:.60} is not the name of a file there"
-        raise ConfigError(folder, "", problem, _suggest_file(folder, name, suffix))
-    return folder / f"{name}{suffix}"
+        raise ConfigError(folder, "", problem, _suggest_file(folder, name, ".yaml"))
+    return folder / f"{name}.yaml"
 
 
 def _read(model: type[Settings], file: Path) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def format_arm_name(policy: str, change: str, temperature: float = 0.0) -> str:
 
 
 def summarize_arms(
-    by_seed: ArmsBySeed, families: Mapping[str, str] | None = None, note: str = "", claimed_names: Sequence[str] = ()
+    by_seed: ArmsBySeed, families: Mapping[str, str] | None = None, claimed_names: Sequence[str] = ()
 ) -> Findings:
     """Summarise the arms of every seed as the findings of a study.
 
@@ -158,13 +158,13 @@ def summarize_arms(
     """
     arms = [arm for own in by_seed.values() for arm in own]
     unscorable = sum(int(arm.statistics["unscorable"]) for arm in arms)
-    notes = [note, f"{unscorable} rows of unreachable workers are left out." if unscorable else ""]
+    note = f"{unscorable} rows of unreachable workers are left out." if unscorable else ""
     none, first = TableData([], []), next(iter(by_seed.values()))
     details = make_seed_table(by_seed) if len(by_seed) > 1 and not claimed_names else none
     shares = make_family_table(arms, families, [arm.name for arm in first[:2]]) if families else none
     drawn = draw_price_plane(by_seed) if claimed_names else draw_differences(first)
     pairs = make_claims_table(by_seed, claimed_names) if claimed_names else none
-    return Findings(make_arm_table(by_seed), details, " ".join(filter(None, notes)), drawn, shares, pairs)
+    return Findings(make_arm_table(by_seed), details, note, drawn, shares, pairs)
 
 
 def make_arm_table(by_seed: ArmsBySeed) -> TableData:

@@ -261,9 +261,9 @@ def extract_text_after_announcement(text: str) -> str:
     return text[last.end :].strip() if last else ""
 
 
-def extract_clause_before(text: str, position: int, max_characters: int = 160) -> str:
-    """Return the part of a clause that stands before `position`, at most `max_characters` long."""
-    before = text[max(0, position - max_characters) : position]
+def extract_clause_before(text: str, position: int) -> str:
+    """Return the part of a clause that stands before `position`, at most 160 characters long."""
+    before = text[max(0, position - 160) : position]
     ends = list(_SENTENCE_END.finditer(before))
     return before[ends[-1].end() :] if ends else before
 

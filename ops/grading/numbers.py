@@ -71,8 +71,8 @@ def has_finite_expansion(value: Fraction) -> bool:
     return rest == 1
 
 
-def is_rounded_form(gold: Fraction, text: str, significant: int = 6) -> bool:
-    """Return whether the decimal `text` is `gold` rounded or truncated to at least `significant` digits.
+def is_rounded_form(gold: Fraction, text: str) -> bool:
+    """Return whether the decimal `text` is `gold` rounded or truncated to at least six digits.
 
     This applies only to a gold value without a finite decimal expansion: 1/3 may be written as 0.333333.
     """
@@ -80,7 +80,7 @@ def is_rounded_form(gold: Fraction, text: str, significant: int = 6) -> bool:
     if value is None or "." not in text or has_finite_expansion(gold):
         return False
     mantissa = re.split("[eE]", text.replace(",", ""))[0].lstrip("+-")
-    if len(mantissa.replace(".", "").lstrip("0")) < significant or "e" in text.lower():
+    if len(mantissa.replace(".", "").lstrip("0")) < 6 or "e" in text.lower():
         return False
     scale = 10 ** len(mantissa.split(".", 1)[1])
     figures = value * scale

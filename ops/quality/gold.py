@@ -48,13 +48,13 @@ def check_gold(problems: Sequence[Problem], *, name: str = "gold", workspace: Wo
     return QualityReport(report.success, failures, len(given), skipped, report.page)
 
 
-def grade_gold(problems: Sequence[Problem], *, workers: int | None = None) -> list[GoldGrade]:
-    """Grade every gold answer, in order; `workers` programs run at a time (default: one per processor)."""
+def grade_gold(problems: Sequence[Problem]) -> list[GoldGrade]:
+    """Grade every gold answer, in order."""
     from ops.grading import grade_many
 
     gradable = [problem for problem in problems if _has_gold(problem)]
     pairs = [(problem, format_gold_response(problem)) for problem in gradable]
-    left = iter(grade_many(pairs, workers=workers, rerun_failures=True))
+    left = iter(grade_many(pairs, rerun_failures=True))
     verdicts = []
     for problem in problems:
         name, hidden = problem.key, is_confidential(problem.benchmark)

@@ -20,18 +20,17 @@ def check_responses(
     workers: Iterable[str],
     samples: int,
     *,
-    name: str = "worker_responses",
     workspace: Workspace | None = None,
 ) -> QualityReport:
     """Check that responses are complete: every shortlisted problem is answered, unreachable or refused.
 
     Covers the workers and benchmarks in `responses`; others are checked with their own partitions. With a workspace,
-    the page `name` of Data Docs is written.
+    the page `worker_responses` of Data Docs is written.
     """
     wanted = {problem.key for problem in shortlist}
     rows = [_describe_response(row, wanted) for row in responses]
     rows += [{"row": _format_key(key), "answered": False} for key in _find_missing(responses, shortlist, samples)]
-    return run_suite(name, rows, _response_rules(list(workers), samples), workspace=workspace)
+    return run_suite("worker_responses", rows, _response_rules(list(workers), samples), workspace=workspace)
 
 
 def _format_key(key: ResponseKey) -> str:

@@ -18,7 +18,7 @@ from ops.core.documents import format_markdown_table
 from ops.core.workspace import Workspace
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import Exhibit, ExhibitContent, MadeExhibit, Table, report_file, synthetic_label
-from ops.reports.summary import ReleaseInfo, describe_training_cost, list_facts, write_sentences
+from ops.reports.report_head import ReleaseInfo, describe_training_cost, list_facts, write_sentences
 
 LEAD_EXHIBIT = "accuracy_against_usd"
 """The exhibit whose first chart stands on the first screen of the page, and not in its section."""

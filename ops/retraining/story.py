@@ -20,10 +20,10 @@ from ops.release.lineage import FINE_TUNED_FROM
 from ops.release.mlflow_store import RegisteredVersion
 from ops.release.promotion import GateCheck
 from ops.release.way_back import describe_way_back
+from ops.reports.decision_page import make_checks_table
 from ops.reports.exhibit import Table, format_number
 from ops.reports.page import render_template
 from ops.reports.retraining import RetrainingSummary, retraining_file, summaries_file
-from ops.reports.verdict import make_checks_table
 from ops.retraining.decision import TrainingDecision
 from ops.retraining.record import (
     BEFORE,
@@ -95,12 +95,12 @@ def finish_record(workspace: Workspace, key: str, version: str) -> Path | None:
     return write_retraining_page(workspace)
 
 
-def load_stories(workspace: Workspace, count: int = SHOWN) -> list[RetrainingStory]:
+def load_stories(workspace: Workspace) -> list[RetrainingStory]:
     """Return the newest retrainings, the newest first. One whose snapshot is gone is left out."""
     ledger = open_ledger(workspace.ledger)
     try:
         stories = []
-        for record in load_records(workspace)[:count]:
+        for record in load_records(workspace)[:SHOWN]:
             try:
                 snapshot = Snapshot.read(workspace.snapshots, record.key)
             except DataError:

@@ -32,8 +32,8 @@ from ops.release.judgement import apply_gate
 from ops.release.lineage import FINE_TUNED_FROM
 from ops.release.promotion import NO_CHAMPION, GateDecision, override_decision
 from ops.release.way_back import describe_way_back
+from ops.reports.decision_page import VersionStatus, render_decision_page
 from ops.reports.retraining import retraining_file
-from ops.reports.verdict import VersionStatus, render_verdict_page
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ def _publish_page(workspace: Workspace, registered: mlflow_store.RegisteredVersi
     tags = registered.tags
     fate = VersionStatus(tags.get("verdict", ""), tags.get("override", ""), tags.get("rolled_back", ""))
     decision = registry.load_decision(workspace, registered.version)
-    text = render_verdict_page(registered.version, decision, registry.load_dossier(workspace, registered.version), fate)
+    dossier = registry.load_dossier(workspace, registered.version)
+    text = render_decision_page(registered.version, decision, dossier, fate)
     file = workspace.reports / f"verdict-version-{registered.version}.html"
     write_text(file, text)
     registry.attach_file(workspace, registered, file, "report")

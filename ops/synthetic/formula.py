@@ -86,9 +86,9 @@ def format_latex(value: Fraction) -> str:
     return f"{sign}\\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
 
 
-def format_decimal(value: sympy.Expr, places: int = 4) -> str:
-    """Return a number as a plain decimal without trailing zeros."""
+def format_decimal(value: sympy.Expr) -> str:
+    """Return a number as a plain decimal with at most four places."""
     if value.is_Integer:
         return str(value)
-    text = f"{float(value):.{places}f}"
+    text = f"{float(value):.4f}"
     return text.rstrip("0").rstrip(".")

@@ -112,7 +112,7 @@ def print_decision(console: Console, workspace: Workspace, asked: Snapshot) -> b
 
     Raises `DataError`.
     """
-    from pipelines.summary import print_promotion
+    from pipelines.run_output import print_promotion
 
     made = load_training_decision(workspace, asked.key)
     console.print()

@@ -11,7 +11,7 @@ import pytest
 from ops.reports.evidence import Evidence
 from ops.reports.exhibit import EXHIBITS, MadeExhibit
 from ops.reports.page import render_page as written
-from ops.reports.summary import ReleaseInfo
+from ops.reports.report_head import ReleaseInfo
 from tests.unit.reports.conftest import evidence, made
 
 __all__ = ["evidence", "made"]

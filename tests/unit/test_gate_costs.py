@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ops.config import PromotionGate
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
 from ops.release.promotion import GateDecision, decide_promotion
-from ops.reports.verdict import VersionStatus, render_verdict_page
+from ops.reports.decision_page import VersionStatus, render_decision_page
 from ops.results.outcome_rows import OutcomeRow
 from tests.builders import make_outcome
 
@@ -217,7 +217,7 @@ def test_the_page_says_on_how_many_questions_cost_is_compared_and_the_share_of_i
     def page(*pairings: object) -> str:
         opponent = Opponent("champion, version 1", {}, pairings)  # type: ignore[arg-type]
         dossier = Dossier("2", "now", {}, {}, {}, 0.975, (opponent,), "Version 2 reaches 64.7 %.")
-        return render_verdict_page("2", judge(challenger, champion), dossier, VersionStatus("promoted"))
+        return render_decision_page("2", judge(challenger, champion), dossier, VersionStatus("promoted"))
 
     shown = page(mean)
     assert "for which both wrote a valid workflow" in shown and "Version 2 reaches 64.7 %." in shown

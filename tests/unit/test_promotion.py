@@ -11,7 +11,7 @@ from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
 from ops.release.promotion import GateCheck, GateDecision, decide_promotion, override_decision
-from ops.reports.verdict import make_costs_table
+from ops.reports.decision_page import make_costs_table
 from ops.results.measures import MEASURES
 from ops.results.outcome_rows import OutcomeRow
 from tests.builders import make_outcome

@@ -84,11 +84,11 @@ def format_number(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
-def format_decimal(value: Fraction, places: int = 4) -> str:
-    """Return a number as a plain decimal without trailing zeros."""
+def format_decimal(value: Fraction) -> str:
+    """Return a number as a plain decimal with at most four places."""
     if value.denominator == 1:
         return str(value.numerator)
-    return f"{float(value):.{places}f}".rstrip("0").rstrip(".")
+    return f"{float(value):.4f}".rstrip("0").rstrip(".")
 
 
 def solve_sum(mind: GeneralistTask) -> MethodResult | None:

@@ -19,11 +19,11 @@ from ops.release import aliases
 from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
 from ops.release.lineage import describe_cost
 from ops.release.promotion import GateCheck, GateDecision
+from ops.reports.decision_page import VersionStatus, render_decision_page
 from ops.reports.evidence import Evidence, TrainingCost
 from ops.reports.exhibit import EXHIBITS, ExhibitContent, MadeExhibit, Table, make_exhibit, report_file
 from ops.reports.page import format_markdown, render_page, write_page, write_pictures
-from ops.reports.summary import ReleaseInfo, describe_training_cost, list_facts, load_release_info, write_sentences
-from ops.reports.verdict import VersionStatus, render_verdict_page
+from ops.reports.report_head import ReleaseInfo, describe_training_cost, list_facts, load_release_info, write_sentences
 from tests.releases import YES, checkout, shared_store, version
 from tests.unit.reports.conftest import first, rows, system
 
@@ -305,7 +305,7 @@ def of_version(text: str = "plain", **fate: str) -> str:
     )
     dossier = Dossier("2", "2026-01-01 00:00:00", {"recipe": text}, {"mmlu": text}, {"x": text}, 0.975, opponents)
     decision = GateDecision(False, (GateCheck(text, 1.0, 2.0, False, text),), analysis=3, against="1")
-    return render_verdict_page("2", decision, dossier, VersionStatus("not promoted; failed checks: cost", **fate))
+    return render_decision_page("2", decision, dossier, VersionStatus("not promoted; failed checks: cost", **fate))
 
 
 def test_text_of_others_stays_text_on_the_page_of_a_verdict() -> None:

@@ -22,7 +22,7 @@ from ops.training.guards import GUARDS, GuardEvidence, GuardFinding, check_guard
 from ops.training.run.training_run import CURVE_FILE, RunResult, write_run_plan
 from ops.workers.client import CallCounts
 from pipelines.definitions import make_definitions
-from pipelines.summary import print_summary
+from pipelines.run_output import print_summary
 
 STEPS = 40
 ALONE = {"math": {"solver": 0.5, "scholar": 0.3}, "mmlu": {"solver": 0.5, "scholar": 0.6}}

@@ -24,7 +24,7 @@ class VersionStatus(NamedTuple):
     rolled_back: str = ""
 
 
-def render_verdict_page(version: str, decision: GateDecision, dossier: Dossier | None, status: VersionStatus) -> str:
+def render_decision_page(version: str, decision: GateDecision, dossier: Dossier | None, status: VersionStatus) -> str:
     """Return the whole document. Without a dossier, which versions of an earlier checkout lack, it contains the checks
     only."""
     return render_template(

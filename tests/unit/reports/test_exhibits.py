@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ops.core.charts import DotPlot, LineChart, ScatterPlot, StackedBars
 from ops.evaluation.study import STUDIES
 from ops.reports.claims import FAILS, HOLDS, test_claims
-from ops.reports.evidence import Evidence
+from ops.reports.evidence import Evidence, System
 from ops.reports.exhibit import EXHIBITS, Exhibit, ExhibitContent, MadeExhibit, Table, exhibit, make_exhibits
 from ops.reports.prices import compute_mixture_accuracy
 from ops.results.statistics import PricedAccuracy, find_frontier
-from tests.unit.reports.conftest import first, rows, system
+from tests.unit.reports.conftest import N, first, rows, system
 
 
 def tables(shown: ExhibitContent) -> list[Table]:
@@ -76,6 +76,26 @@ def test_the_cost_of_one_question(evidence: Evidence) -> None:
     assert ours["paper, its own setting: tokens"] == "1,820"
     assert cells(table)["5 × context"]["paper, its own setting: accuracy, %"] == "67.60"
     assert cells(table)["worker solver"]["paper, its own setting: accuracy, %"] == "–", "the paper has other workers"
+
+
+def test_invalid_workflows_stand_beside_the_mean_cost_that_they_lower(evidence: Evidence) -> None:
+    failed = [replace(row, format_ok=i % N >= 40, cost_usd=0.0 if i % N < 40 else 2.0)
+              for i, row in enumerate(rows(first(80), 2.0, ("solver", "checker")))]  # fmt: skip
+    failing = System.from_rows("conductor", "Conductor", "Conductor", failed)
+    changed = replace(evidence, systems={**evidence.systems, "conductor": failing}, conductor_rows=failed)
+    (table,) = tables(EXHIBITS["in_domain"].make_content(changed))
+    shown = cells(table)
+    assert (shown["Conductor"]["USD"], shown["Conductor"]["invalid workflows, %"]) == ("$1.20", "40.0")
+    assert (shown["5 × context"]["invalid workflows, %"], shown["random worker"]["invalid workflows, %"]) == (
+        "0.0",
+        "–",
+    )
+    (equal,) = tables(EXHIBITS["equal_cost"].make_content(changed))
+    usd = equal.head.index("USD a question")
+    assert equal.rows[0][usd] == "$1.20, 40% invalid" and equal.numeric_columns[usd]
+    adjusted = cells(tables(EXHIBITS["cost_adjusted"].make_content(changed))[0])
+    assert adjusted["Conductor"]["USD a question"] == "$1.20, 40% invalid"
+    assert adjusted["cold start"]["USD a question"] == "$1.00"
 
 
 def test_the_frontier_rises_and_omits_dominated_systems(evidence: Evidence) -> None:

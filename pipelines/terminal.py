@@ -59,6 +59,8 @@ class Terminal:
             self._own = self.console.file = own
         # The library warns on every machine without a GPU, at any log level.
         logging.getLogger("DeepSpeed").addFilter(_is_error)
+        # Dagster warns of the checks of each asset that a run leaves out because nothing has to be trained.
+        logging.getLogger("dagster._core.execution.plan.active").addFilter(_is_error)
         self._bars.start()
         return self
 

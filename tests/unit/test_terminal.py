@@ -4,6 +4,7 @@ import io
 import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -90,6 +91,24 @@ def test_the_terminal_shows_steps_calls_and_failed_checks() -> None:
     assert "✗ even: 3 [sic] is odd" in shown
     assert "! small: 3 is not small" in shown
     assert terminal.total == CallCounts(live=3, cached=4, usd=0.5)
+
+
+def test_checks_of_an_asset_that_is_left_out_cause_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    @dg.asset(output_required=False)
+    def mix() -> Iterator[dg.MaterializeResult]:
+        yield from ()
+
+    @dg.asset_check(asset=mix, blocking=True)
+    def fit() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    @dg.asset(deps=[mix])
+    def trained() -> None: ...
+
+    job = dg.Definitions(assets=[mix, trained], asset_checks=[fit]).resolve_implicit_global_asset_job_def()
+    with Terminal(Console(file=io.StringIO())):
+        job.execute_in_process()
+    assert "Blocking asset check" not in caplog.text
 
 
 ROOT = Path(__file__).parents[2]

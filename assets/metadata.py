@@ -12,6 +12,7 @@ import dagster as dg
 
 from ops.benchmarks.registry import displayable_question
 from ops.core.documents import format_markdown_table
+from ops.core.errors import format_figure
 from ops.core.problem import Problem
 from ops.evaluation.arms import Findings
 from ops.precaching.profiles import Score
@@ -53,7 +54,9 @@ def _fold(table: dg.TableMetadataValue) -> dg.MarkdownMetadataValue:
 
 def describe_checks(checks: Sequence[GateCheck]) -> dict[str, dg.MetadataValue[Any]]:
     """Return the checks of a gate: a table with each value and its bound, and what each check says."""
-    rows = [("yes" if each.passed else "no", each.name, f"{each.value:.4g}", each.describe_bound()) for each in checks]
+    rows = [
+        ("yes" if each.passed else "no", each.name, format_figure(each.value), each.describe_bound()) for each in checks
+    ]
     said = "\n".join(f"* {check.name}: {check.explanation}" for check in checks)
     return {
         "checks": make_table(("passed", "check", "value", "bound"), rows),

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ops.config import PromotionGate
-from ops.core.errors import ConfigError
+from ops.core.errors import ConfigError, format_figure
 from ops.results.measures import COMPARED, MEASURES, Measure
 from ops.results.statistics import Interval, estimate_accuracy, mcnemar_test, score_interval
 from ops.results.summary import (
@@ -68,9 +68,13 @@ class GateCheck:
         limit = "at most" if is_bounded or name == _ANALYSES else "at least"
         return cls(**{"subject": subject, "limit": limit, **facts})
 
+    def describe_value(self) -> str:
+        """Return name, value and bound in a few words."""
+        return f"{self.name} {format_figure(self.value)}, bound {format_figure(self.bound)}"
+
     def describe_bound(self) -> str:
-        """Return the bound with its direction, such as "at least 0.95"."""
-        return f"{self.limit} {self.bound:.4g}"
+        """Return the bound with its direction, such as "≥ 0.95"."""
+        return f"{'≤' if self.limit == 'at most' else '≥'} {format_figure(self.bound)}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ PASSES = "passes the gate"
 
 def record_standing(workspace: Workspace, version: str, pool: Pool, decision: GateDecision) -> None:
     """Tag a version with the gate's result for it on a changed pool. Raises `RegistryError`."""
-    failed = "; ".join(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in decision.failed)
+    failed = "; ".join(check.describe_value() for check in decision.failed)
     tags = {
         STANDING_TAG: f"fails the gate ({failed})" if failed else PASSES,
         STANDING_POOL_TAG: f"{pool.answers_key}:{pool.prices_key}",

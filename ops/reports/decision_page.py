@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ops.core.charts import Chart, DotPlot, ErrorBar
+from ops.core.errors import format_figure
 from ops.release.dossier import MEAN_LABEL, Dossier, Opponent, PairedComparison
-from ops.release.promotion import NO_CHAMPION, GateDecision
+from ops.release.promotion import NO_CHAMPION, GateCheck, GateDecision
 from ops.reports.exhibit import Cell, Table, format_number
 from ops.reports.page import render_template
 from ops.results.measures import COMPARED
@@ -30,7 +31,7 @@ def render_decision_page(version: str, decision: GateDecision, dossier: Dossier 
         "verdict.html",
         title=f"Conductor version {version}: {_describe_outcome(status)}",
         warnings={"Promoted in spite of the gate by": status.override, "Rolled back": status.rolled_back},
-        checks=make_checks_table(decision),
+        checks=make_checks_table(decision.checks),
         dossier=dossier,
         facts=_list_facts(dossier, decision) if dossier else {},
         opponents=[(each, _opponent_parts(each, dossier.confidence)) for each in dossier.opponents] if dossier else [],
@@ -38,15 +39,15 @@ def render_decision_page(version: str, decision: GateDecision, dossier: Dossier 
     )
 
 
-def make_checks_table(decision: GateDecision) -> Table:
+def make_checks_table(checks: Sequence[GateCheck], title: str = "") -> Table:
     """Return a table of the gate's checks with their bounds. Failed checks are highlighted."""
     rows = [
-        ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", check.describe_bound(), check.explanation)
-        for check in decision.checks
+        ("yes" if each.passed else "no", each.name, format_figure(each.value), each.describe_bound(), each.explanation)
+        for each in checks
     ]
-    failed = [place for place, check in enumerate(decision.checks) if not check.passed]
+    failed = [place for place, check in enumerate(checks) if not check.passed]
     note = "" if rows else "None: it was not judged by the gate."
-    return Table("", ("passed", "check", "value", "bound", "what it says"), rows, failed, note)
+    return Table(title, ("passed", "check", "value", "bound", "what it says"), rows, failed, note)
 
 
 def make_comparison_table(opponent: Opponent, confidence: float) -> Table:

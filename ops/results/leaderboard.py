@@ -103,12 +103,12 @@ def build_systems_table(board: Leaderboard) -> Table:
     return table
 
 
-def build_leaderboard_table(board: Leaderboard, title: str = TITLE) -> Table:
+def build_leaderboard_table(board: Leaderboard) -> Table:
     """Return the full table for the terminal, with a row for each benchmark and mean and a column for each system."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0))
+    table = Table(title=TITLE, title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0))
     table.add_column("benchmark", no_wrap=True)
     for system in board.systems:
         table.add_column(Text(system.replace(" (", "\n(")), justify="right", overflow="fold")
@@ -322,10 +322,10 @@ def _workflow_properties(scores: list[Summary]) -> list[str | int | float]:
 # ── charts ───────────────────────────────────────────────────────────────────
 
 
-def chart_reward(steps: Sequence[int], rewards: Sequence[float], *, smooth: int = 5) -> LineChart:
-    """Return a chart of the mean reward by training step, with its running mean over `smooth` steps."""
-    means = [fmean(rewards[max(0, place - smooth + 1) : place + 1]) for place in range(len(rewards))]
-    series = {f"mean of {smooth} steps": (steps, means), "step": (steps, rewards)}
+def chart_reward(steps: Sequence[int], rewards: Sequence[float]) -> LineChart:
+    """Return a chart of the mean reward by training step, with its running mean over five steps."""
+    means = [fmean(rewards[max(0, place - 4) : place + 1]) for place in range(len(rewards))]
+    series = {"mean of 5 steps": (steps, means), "step": (steps, rewards)}
     return LineChart("", "training step", "mean reward", series, None)
 
 

@@ -86,14 +86,11 @@ def _hide_texts_in_part(part: pl.DataFrame, texts: bool) -> pl.DataFrame:
     return part.with_columns(shown.then(pl.col(name)).otherwise(pl.lit("")).alias(name) for name in TEXT_COLUMNS)
 
 
-def hide_texts(rows: Iterable[OutcomeRow], *, texts: bool = True) -> list[OutcomeRow]:
-    """Return the rows without the texts of confidential benchmarks, or without all texts if `texts` is False."""
+def hide_texts(rows: Iterable[OutcomeRow]) -> list[OutcomeRow]:
+    """Return the rows without the texts of confidential benchmarks."""
     from ops.benchmarks.registry import is_confidential
 
-    def is_hidden(row: OutcomeRow) -> bool:
-        return not texts or is_confidential(row.benchmark)
-
-    return [replace(row, completion="", answer="") if is_hidden(row) else row for row in rows]
+    return [replace(row, completion="", answer="") if is_confidential(row.benchmark) else row for row in rows]
 
 
 def _to_frame(rows: Sequence[OutcomeRow]) -> pl.DataFrame:
@@ -150,7 +147,7 @@ def _default_column(name: str) -> pl.Expr:
     return pl.lit(RESPONSE_DEFAULTS[name], types[RESPONSE_COLUMNS[name]]).alias(name)
 
 
-def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
+def scan_responses(file: Path) -> pl.LazyFrame:
     """Return a file with a worker's graded responses as score rows, in which each response is a workflow of one step.
 
     The sample index becomes the repeat. A refusal counts as a wrong answer and an unreachable worker as unscorable, as
@@ -158,8 +155,8 @@ def scan_responses(file: Path, remedy: str = RESPONSES_REMEDY) -> pl.LazyFrame:
     """
     import polars as pl
 
-    with open_table(file, remedy) as table:
-        absent = find_absent_columns(file, table.schema_arrow.names, remedy)
+    with open_table(file, RESPONSES_REMEDY) as table:
+        absent = find_absent_columns(file, table.schema_arrow.names, RESPONSES_REMEDY)
     return _scores_of_responses(pl.scan_parquet(file, glob=False).with_columns(map(_default_column, absent)))
 
 

@@ -166,14 +166,15 @@ def alert_on_decision(workspace: Workspace, snapshot: Snapshot, decision: Traini
     change, recipe, seed = snapshot.change, snapshot.recipe_file, snapshot.recipe.seed
     assert change is not None
     failed = list_caused_failures(snapshot, decision)
-    text = "\n".join([decision.why, *(f"{check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in failed)])
-    names, occasion = ", ".join(check.name for check in failed), snapshot.key
+    text = "\n".join([decision.why, *(check.describe_value() for check in failed)])
+    occasion = snapshot.key
     link = str(page) if (page := retraining_file(workspace)).is_file() else ""
     of_this_change = [f"{state} {occasion}" for state in ("falls", "below", "anew")]
     because = f"the champion was judged again with pool {snapshot.pool.name}"
     closed = (CHAMPION_FALLS, CHAMPION_STAYS_BELOW, CHAMPION_TOO_COSTLY, TRAIN_ANEW)
     close_alerts(workspace, closed, because, still_open=of_this_change)
-    title = f"champion version {change.version} does not hold ({names})"
+    checks = f"{len(failed)} checks failed" if len(failed) > 1 else "".join(f"{check.name} failed" for check in failed)
+    title = f"champion version {change.version} does not hold ({checks})"
     if failed and decision.fine_tune:
         notify(
             workspace,

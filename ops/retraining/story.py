@@ -13,13 +13,14 @@ from pathlib import Path
 
 from ops.config import Snapshot
 from ops.core.atomic import write_text
-from ops.core.errors import DataError, PodiumError
+from ops.core.errors import DataError, PodiumError, format_figure
 from ops.core.workspace import Workspace
 from ops.release import registry
 from ops.release.lineage import FINE_TUNED_FROM
 from ops.release.mlflow_store import RegisteredVersion
 from ops.release.promotion import GateCheck
 from ops.release.way_back import describe_way_back
+from ops.reports.decision_page import make_checks_table
 from ops.reports.exhibit import Table, format_number
 from ops.reports.page import render_template
 from ops.reports.retraining import RetrainingSummary, retraining_file, summaries_file
@@ -139,10 +140,10 @@ def _tell(workspace: Workspace, record: RetrainingRecord, snapshot: Snapshot, le
     tables = [_figures_table(record, change.version, made)] if record.figures else []
     if decision is not None and decision.checks:
         tables.append(
-            _checks_table(f"The checks of champion version {change.version} on the changed pool", decision.checks)
+            make_checks_table(decision.checks, f"The checks of champion version {change.version} on the changed pool")
         )
     if made is not None and (checks := registry.load_decision(workspace, made.version).checks):
-        tables.append(_checks_table(f"The promotion gate's checks of version {made.version}", checks))
+        tables.append(make_checks_table(checks, f"The promotion gate's checks of version {made.version}"))
     at = datetime.fromtimestamp(record.at, UTC).strftime("%Y-%m-%d %H:%M")
     title = f"{snapshot.recipe_file}: {_name_change(difference)}"
     return RetrainingStory(record.key, at, title, outcome, next_step, made.version if made else "", facts, tables)
@@ -311,7 +312,8 @@ def choose_deciding(checks: Sequence[GateCheck], also: Sequence[GateCheck] = ())
 
 
 def _describe_check(check: GateCheck) -> str:
-    return f"{check.name} {check.value:.4g} ({'passed' if check.passed else 'failed'}, bound {check.bound:.4g})"
+    state = "passed" if check.passed else "failed"
+    return f"{check.name} {format_figure(check.value)} ({state}, bound {format_figure(check.bound)})"
 
 
 def _describe_undo(workspace: Workspace, snapshot: Snapshot, made: RegisteredVersion | None) -> str:
@@ -372,12 +374,3 @@ def _format_share(estimate: tuple[float, float, float]) -> str:
     if mean != mean:
         return "–"
     return f"{mean:.1f} ({low:.1f} … {high:.1f})" if low == low else f"{mean:.1f}"
-
-
-def _checks_table(title: str, checks: Sequence[GateCheck]) -> Table:
-    rows = [
-        ("yes" if check.passed else "no", check.name, f"{check.value:.4g}", f"{check.bound:.4g}", check.explanation)
-        for check in checks
-    ]
-    failed = [place for place, check in enumerate(checks) if not check.passed]
-    return Table(title, ("passed", "check", "value", "bound", "what it says"), rows, failed)

@@ -172,7 +172,7 @@ def _summarize_decision(registered: mlflow_store.RegisteredVersion, decision: Ga
     lines = [f"recipe {registered.tags.get('recipe', '?')}, policy {registered.tags.get('policy', '?')}"]
     if decision.override is not None:
         lines.append(f"override by {decision.override.name}: {decision.override.reason}")
-    lines += [f"failed: {check.name} {check.value:.4g}, bound {check.bound:.4g}" for check in decision.failed]
+    lines += [f"failed: {check.describe_value()}" for check in decision.failed]
     return "\n".join(lines)
 
 

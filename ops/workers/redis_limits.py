@@ -24,7 +24,6 @@ from ops.workers.machine_limits import RequestTimes
 LIMITS_URL = "PODIUM_LIMITS_URL"
 """The environment variable with the address of the server with a team's worker limits, ``redis://HOST:PORT/DB``."""
 _PREFIX = "podium:limits:"
-_TIMEOUT_S = 10.0
 _LEASE_S = 30.0
 _TIMES_S = 7200
 """Seconds after the last call until the stored times expire."""

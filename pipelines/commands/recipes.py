@@ -45,7 +45,7 @@ def list_recipes(as_json: bool, wide: bool) -> None:
 
     config = find_workspace_or_defaults().config
     facts = []
-    for file in sorted((config / "recipes").glob("*.yaml")):
+    for file in sorted((config / "recipes").glob("*.yaml"), key=lambda file: file.stem):
         recipe = load_recipe(config, file.stem)
         facts.append({
             "recipe": file.stem, "pool": recipe.pool, "policy": recipe.policy.kind,

@@ -10,7 +10,7 @@ import pytest
 from ops.config import PromotionGate
 from ops.core.errors import ConfigError
 from ops.release.dossier import Dossier, Opponent, compare_by_benchmark
-from ops.release.promotion import GateDecision, decide_promotion, override_decision
+from ops.release.promotion import GateCheck, GateDecision, decide_promotion, override_decision
 from ops.reports.decision_page import make_costs_table
 from ops.results.measures import MEASURES
 from ops.results.outcome_rows import OutcomeRow
@@ -142,6 +142,12 @@ def test_the_gates_settings_of_a_measure_exist() -> None:
     for measure in MEASURES:
         assert {measure.max_ratio, measure.max_value} <= settings | {""}, measure.name
         assert measure.unit or not (measure.max_ratio or measure.max_value), measure.name
+
+
+def test_a_check_is_described_by_readable_figures() -> None:
+    check = GateCheck("McNemar against the champion", 6.709e-89, 0.05, False, "")
+    assert check.describe_value() == "McNemar against the champion < 0.0001, bound 0.05"
+    assert check.describe_bound() == "≥ 0.05"
 
 
 def test_an_override_is_recorded_beside_the_gates_verdict() -> None:

@@ -24,7 +24,7 @@ from tests.releases import checkout, scored, shared_store, version
 
 INVALID = GateCheck("format compliance", 0.58, 0.95, False, "291 of 700 completions gave no workflow")
 WORSE = GateCheck("difference to the champion", -0.09, -0.02, False, "mean -0.05: a price cannot have caused this")
-COSTLIER = GateCheck("cost ratio to the champion", 1.2, 1.5, True, "0.12 against 0.1 USD", "cost")
+COSTLIER = GateCheck("cost ratio to the champion", 1.2, 1.5, True, "0.12 against 0.1 USD", "cost", "at most")
 BELOW = GateDecision(False, (INVALID, GateCheck("gain over the best single worker", 0.1, 0.0, True, "mean +0.2")))
 ANOTHER_POOL = "fedcba987654"
 
@@ -70,6 +70,7 @@ def test_a_price_change_is_told_with_its_plan_its_figures_and_how_to_undo_it(wor
         == "do not train, because the champion holds; cost ratio to the champion 1.2 (passed, bound 1.5)"
     )
     assert "config/pools/quickstart.yaml" in story.facts["How to undo it"]
+    assert [row[3] for row in story.tables[1].rows] == ["≥ -0.02", "≤ 1.5"], "bounds have a direction"
     page = write_retraining_page(workspace)
     assert page is not None
     assert load_last_summary(workspace) == story.summary, "what status shows"

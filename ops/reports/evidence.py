@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from ops.benchmarks.registry import ood_benchmarks, training_benchmarks
 from ops.results.leaderboard import TableData
-from ops.results.measures import MEANS, average_values
+from ops.results.measures import MEANS, UNKNOWN, average_values
 from ops.results.statistics import MeanEstimate, average_estimates, estimate_accuracy
 from ops.results.summary import Summary, accuracy_by_question, describe_invalid, summarize
 from ops.results.table import Rows, to_table
@@ -57,7 +57,7 @@ class System:
             [estimate_accuracy(list(self.accuracies[name].values())) for name in over if name in self.values]
         )
 
-    def mean_values(self, over: Iterable[str]) -> dict[str, float]:
+    def mean_values(self, over: Iterable[str]) -> Mapping[str, float]:
         """Return the unweighted mean of each measure over the scored benchmarks of `over`; NaN if there are none."""
         return average_values([self.values[name] for name in over if name in self.values])
 
@@ -85,7 +85,7 @@ def make_random_worker(workers: Sequence[System]) -> System:
     for benchmark in accuracies:
         means = average_values([each.values[benchmark] for each in workers if benchmark in each.values])
         # A draw among workers has another percentile than the mean of theirs.
-        values[benchmark] = average_values(()) | {measure.name: means[measure.name] for measure in MEANS}
+        values[benchmark] = UNKNOWN | {measure.name: means[measure.name] for measure in MEANS}
     return System(RANDOM_WORKER, "random worker", "baseline", accuracies, values, source="expected value, computed")
 
 

@@ -56,7 +56,7 @@ class Leaderboard:
         scores = self.systems[system]
         return average_estimates([scores[name].accuracy for name in over if name in scores])
 
-    def mean_values(self, system: str, over: Sequence[str]) -> dict[str, float]:
+    def mean_values(self, system: str, over: Sequence[str]) -> Mapping[str, float]:
         """Return a system's unweighted mean of each measure over those benchmarks in `over` that it was scored on; NaN
         if there are none."""
         scores = self.systems[system]

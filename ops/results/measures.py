@@ -78,9 +78,10 @@ MEASURES = (
 MEANS = tuple(measure for measure in MEASURES if measure.is_mean)
 COMPARED = tuple(measure for measure in MEASURES if measure.max_ratio)
 """The measures that the gate compares with the champion's."""
+UNKNOWN = {measure.name: math.nan for measure in MEASURES}
+"""The values of a system of which no measure is known."""
 
 
-def average_values(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def average_values(values: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
     """Return the unweighted mean of each measure, for example over benchmarks; NaN if there are no values."""
-    names = (measure.name for measure in MEASURES)
-    return {name: fmean(each[name] for each in values) if values else math.nan for name in names}
+    return {name: fmean(each[name] for each in values) for name in UNKNOWN} if values else UNKNOWN

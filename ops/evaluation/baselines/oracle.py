@@ -16,7 +16,7 @@ import numpy as np
 from ops.core.response_rows import ResponseRow
 from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
 from ops.precaching import profiles
-from ops.results.measures import average_values
+from ops.results.measures import UNKNOWN
 from ops.results.statistics import (
     MeanEstimate,
     OracleEstimate,
@@ -78,4 +78,4 @@ def _select_cross_fitted(rows: Sequence[ResponseRow]) -> Iterator[ResponseRow]:
 
 def _summarize_accuracy_only(benchmark: str, accuracy: float, questions: int) -> Summary:
     estimate = MeanEstimate(accuracy, _UNKNOWN, questions)
-    return Summary(benchmark, estimate, 0, 0, average_values(()), _UNKNOWN, _UNKNOWN, _UNKNOWN)
+    return Summary(benchmark, estimate, 0, 0, UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ops.evaluation.baseline import BaselineScores, SoloResponses, computed_baseline
-from ops.results.measures import MEANS, average_values
+from ops.results.measures import MEANS, UNKNOWN
 from ops.results.statistics import estimate_accuracy, estimate_mean
 from ops.results.summary import (
     MEAN_COLUMNS,
@@ -49,7 +49,7 @@ def _summary(benchmark: str, questions: int, drawn: pl.DataFrame) -> Summary:
         accuracy=estimate_accuracy(drawn["correct"]),
         rows=questions,
         unscorable=questions - drawn.height,
-        values=average_values(()) | means,
+        values=UNKNOWN | means,
         steps=1.0,
         format_compliance=1.0,
         multi_worker_share=0.0,

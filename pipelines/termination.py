@@ -155,6 +155,9 @@ def _explain_database_error(cause: sqlite3.DatabaseError, error: BaseException) 
     if file is not None and file.is_dir():
         remedy = _BEGIN_HISTORY if _DAGSTER in file.parent.parts else f"Move it away. {_RESTORE}"
         return f"{file}: is a folder, and a database belongs there. {remedy}"
+    beside = (file.with_name(f"{file.name}{ending}") for ending in ("-wal", "-shm", "-journal")) if file else ()
+    if folder := next((each for each in beside if each.is_dir()), None):
+        return f"{folder}: is a folder, and SQLite keeps a file there. Move it away and run the same command again"
     if not isinstance(cause, sqlite3.OperationalError) or "malformed" in said:
         named = [file] if file is not None else [*_find_damaged_databases()]
         if named:

@@ -137,6 +137,11 @@ def set_aside(path: Path, why: Exception | str, then: str) -> Path:
     return aside
 
 
+def is_lost(file: Path) -> bool:
+    """Return whether a file is missing although its digest file says that it was written."""
+    return not file.exists() and _digest_file(file).is_file()
+
+
 def _digest_file(file: Path) -> Path:
     return file.with_name(file.name + DIGEST_SUFFIX)
 

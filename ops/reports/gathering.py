@@ -10,6 +10,7 @@ from ops.benchmarks.registry import BENCHMARKS
 from ops.conductor.policy import policy_key
 from ops.config import Setup
 from ops.config.studies import load_studies
+from ops.core.digests import DamagedFile, is_lost
 from ops.core.errors import DataError
 from ops.core.workspace import Workspace
 from ops.evaluation.baseline import BASELINES, WorkflowBaseline
@@ -32,8 +33,9 @@ def gather_evidence(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -
     """Gather the evidence about the policy of the last run in `runs` (training stage → folder), or about `base_policy`
     if nothing was trained.
 
-    Results that are missing or belong to another setup are no errors. `absent` lists them, and the exhibits report
-    them.
+    Results that were not measured yet or belong to another setup are no errors. `absent` lists them, and the exhibits
+    report them. Raises `DamagedFile` for a damaged or lost file of scores, because the report would otherwise leave a
+    measured system out.
     """
     policy = StudyInputs(setup, runs, base_policy).last_policy
     rows, absent = _load_scores(setup, policy, base_policy)
@@ -92,6 +94,10 @@ def _load_scores(setup: Setup, policy: Path, base_policy: Path) -> tuple[dict[st
         try:
             rows |= read()
         except DataError as error:
+            if isinstance(error, DamagedFile) or is_lost(Path(error.file)):
+                command = f"podium run {setup.recipe.name} --seed {setup.recipe.seed}"
+                remedy = f"`{command}` makes it again from stored answers"
+                raise DamagedFile(error.file, error.where, error.problem, remedy) from None
             absent[name] = str(error).replace(f"{setup.workspace.root}/", "")
     return rows, absent
 

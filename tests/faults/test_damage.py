@@ -21,6 +21,8 @@ DANGEROUS = (
     (r"cache/responses\.sqlite$", "cut in half", "ask"),
     (r"models/m-KEY/artifacts/artifacts/policy/model\.safetensors$", "overwritten", "ask"),
     (r"artifacts/KEY/artifacts/verdict\.json$", "overwritten", "run"),
+    (r"scores/conductor/\*/\*\.parquet$", "overwritten", "report"),
+    (r"scores/cold_start/\*/\*\.parquet$", "deleted", "report"),
 )
 """Patterns of kinds, with the damage and the command that would publish false numbers, stop for good, or pay again."""
 

@@ -39,6 +39,8 @@ def gather_evidence(setup: Setup, runs: Mapping[str, Path], base_policy: Path) -
     """
     policy = StudyInputs(setup, runs, base_policy).last_policy
     rows, absent = _load_scores(setup, policy, base_policy)
+    if any(RunPlan.read(folder).from_champion for folder in runs.values()):
+        absent.pop(COLD_START, None)  # a retraining does not measure it with the changed pool
     systems = {name: _make_system(name, own) for name, own in rows.items()}
     workers = [system for system in systems.values() if system.kind == "worker"]
     every = len(workers) == len(setup.pool.names)  # the random worker and the oracle require all workers

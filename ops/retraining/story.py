@@ -218,7 +218,8 @@ def _planned_usd(record: RetrainingRecord) -> str:
 
 
 def _planned_time(record: RetrainingRecord) -> str:
-    return _format_planned(record.seconds, _format_duration, "less than a minute", " (calls and training)")
+    nothing = "less than a minute of waiting for workers"
+    return _format_planned(record.seconds, _format_duration, nothing, " (calls and training)")
 
 
 def _format_planned(

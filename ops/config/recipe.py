@@ -530,8 +530,7 @@ class Recipe(Settings):
         if self.adaptive.reshuffle and not self.prompting.cards:
             raise ValueError(
                 "adaptive.reshuffle needs prompting.cards: otherwise the prompt does not say which worker Model 0 "
-                "is. Or leave it false,  "
-                "and workers keep their ordinals"
+                "is. If it is false, the workers keep their numbers"
             )
         try:
             self.adaptive.grpo(self.grpo)

@@ -45,7 +45,11 @@ class Measure:
     """The gate's setting (`config/promotion.yaml`) of the largest ratio to the champion's value; empty if the gate does
     not compare it."""
     max_value: str = ""
-    """The gate's setting of the largest value of the challenger itself; empty if there is none."""
+    """The gate's setting of the largest value of the challenger itself, for a mean; empty if there is none."""
+
+    def __post_init__(self) -> None:
+        if self.max_value and not self.is_mean:
+            raise ValueError(f"{self.name}: max_value is a bound on a mean, so a percentile has only max_ratio")
 
     @property
     def key(self) -> str:

@@ -124,7 +124,7 @@ def convert_to_openai(content: Any) -> dict[str, Any] | None:
 def interpret_finish_reason(reason: str | None, complete_reasons: Sequence[str] = ()) -> FinishMeaning:
     """Return the meaning of a provider's finish reason; "unknown" if Podium does not know it.
 
-    `whole` contains further finish reasons of the provider that mean a complete answer.
+    `complete_reasons` contains further finish reasons of the provider that mean a complete answer.
     """
     if reason is None or reason in complete_reasons:
         return "stop"

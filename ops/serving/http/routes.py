@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 Work = Callable[[], Coroutine[Any, Any, Answer]]
-"""The statuses that have an answer."""
+"""Computes the answer to a request."""
 
 
 class RequestRecord(NamedTuple):

@@ -17,7 +17,7 @@ from ops.core.errors import DataError
 from ops.core.response_rows import RESPONSE_DEFAULTS, load_responses
 from ops.core.usage import Usage
 from ops.precaching.precache import write_responses
-from ops.results.measures import MEASURES
+from ops.results.measures import MEASURES, Measure
 from ops.results.outcome_rows import CallUsage, OutcomeRow
 from ops.results.statistics import MeanEstimate
 from ops.results.summary import PairedQuestions, average_by_question, gains_over_seeds, mean_usd, summarize
@@ -203,3 +203,8 @@ def test_a_file_of_a_version_registered_earlier_has_the_defaults_of_what_it_lack
     write_digest(file)
     with pytest.raises(DataError, match="column correct: is missing"):
         scan_rows(file)
+
+
+def test_a_percentile_has_no_bound_on_its_mean() -> None:
+    with pytest.raises(ValueError, match="max_value is a bound on a mean"):
+        Measure("latency_p99_s", "p99", lambda col: col("latency_s"), is_mean=False, max_value="max_p99_s")

@@ -201,7 +201,7 @@ class Snapshot(Settings):
             _snapshot_file(folder, self.key),
             json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False),
         )
-        if _read_content(file) != text:
+        if _read_content(file) != text or _is_damaged(file):
             _set_file_aside(file, "The snapshot is written again.")
             with replace_with_digest(file) as temporary:
                 temporary.write_text(text, encoding="utf-8")
@@ -228,6 +228,15 @@ def _read_content(file: Path) -> str | None:
         return file.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError):
         return None
+
+
+def _is_damaged(file: Path) -> bool:
+    """Return whether the digest file of a snapshot is damaged, or belongs to another content."""
+    try:
+        check_digest(file, "", missing="accepted")
+    except DataError:
+        return True
+    return False
 
 
 def _set_file_aside(file: Path, then: str) -> None:

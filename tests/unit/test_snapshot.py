@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -352,3 +353,15 @@ def test_without_the_recipe_trained_as_it_is_there_is_nothing_to_stand_beside(
     write(project.config, WIDER)
     with pytest.raises(PodiumError, match=r"training_mix\.jsonl.*nothing was trained.*`podium run"):
         materialize(podium, instance, dg.AssetKey(RECIPE_STUDIES), **partitions.tag_range(["sizes"]))
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b""), lambda file: (file.unlink(), file.mkdir())])
+def test_a_new_run_replaces_a_damaged_digest_of_its_snapshot(
+    project: Workspace, damage: Callable[[Path], object]
+) -> None:
+    asked = Snapshot.capture(project.config, "quickstart", None, "")
+    damage(asked.write(project.snapshots).with_suffix(".json.sha256"))
+    with pytest.raises(DataError, match="Start a new run"):
+        Snapshot.read(project.snapshots, asked.key)
+    asked.write(project.snapshots)
+    assert Snapshot.read(project.snapshots, asked.key) == asked

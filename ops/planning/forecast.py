@@ -246,7 +246,7 @@ def find_last_run(setup: Setup, accept_differences: bool = False) -> RunMeasurem
     same = [folder for folder in first_stages if not differences[folder]]
     others = [folder for folder in first_stages if plans[folder].recipe.name == setup.recipe.name]
     for folder in [*same, *(others if accept_differences else [])]:
-        measured = _measure_run(folder)
+        measured = measure_run(folder)
         return replace(measured, differs_in=differences[folder])
     return None
 
@@ -275,7 +275,7 @@ def _read_finished_run(folder: Path) -> tuple[Path, RunPlan] | None:
         return None
 
 
-def _measure_run(folder: Path) -> RunMeasurements:
+def measure_run(folder: Path) -> RunMeasurements:
     """Return the figures of the finished run in a folder."""
     curve = read_curve(folder)
     result = RunResult.read(folder)

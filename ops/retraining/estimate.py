@@ -15,6 +15,7 @@ from ops.config import Setup, Snapshot, load_retraining
 from ops.core.errors import DataError
 from ops.planning.estimate import Cost, PlannedCall, Range, add_costs
 from ops.planning.estimate import estimate_calls as price_asks
+from ops.planning.forecast import measure_run
 from ops.planning.lengths import count_test_questions, estimate_lengths, read_shortlist
 from ops.planning.stage_estimates import StageEstimator
 from ops.planning.stored_results import (
@@ -32,7 +33,7 @@ from ops.retraining.retraining_plan import NEVER, RetrainingPlan
 from ops.retraining.standing import find_unanswered_benchmarks, load_training_decision
 from ops.spending.bookings import format_usd
 from ops.stages.responses import estimate_responses, measure_prices
-from ops.training.run.training_run import RunPlan
+from ops.training.run.training_run import RunPlan, RunResult
 from ops.workers.client import WorkerClient
 
 
@@ -94,9 +95,27 @@ def estimate_plan(
             tuned, RemainingShares(training=share, adaptive=share, recursive=share)
         ).estimate_last_training()
         again = estimate_stages(setup, RemainingShares(evaluation=stored.tuned)).estimate_evaluation(policies=1)
-        parts.append(replace(training, name="fine-tuning", is_conditional=True))
+        policy_s = training.policy_s or _estimate_policy_s(setup, snapshot, share * tuned.recipe.grpo.steps)
+        parts.append(replace(training, name="fine-tuning", policy_s=policy_s, is_conditional=True))
         parts.append(replace(again, name="its evaluation", usd=again.usd._replace(low=0.0), is_conditional=True))
     return Estimate(tuple(parts))
+
+
+def _estimate_policy_s(setup: Setup, snapshot: Snapshot | None, steps: float) -> Range | None:
+    """Return the seconds that the policy needs for `steps` steps, from the champion's own training.
+
+    None if the champion was not trained in this checkout.
+    """
+    if snapshot is None or snapshot.change is None:
+        return None
+    folder = setup.workspace.runs / snapshot.change.policy
+    try:
+        trained = RunResult.read(folder)
+        if trained is None or not trained.steps:
+            return None
+        return Range.exactly(measure_run(folder).policy_s / trained.steps * steps)
+    except DataError:
+        return None
 
 
 class _StoredResults(NamedTuple):

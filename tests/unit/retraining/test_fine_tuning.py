@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from ops.conductor.policy import PolicyCard
-from ops.config import Execution, Pool, PoolChange, Prompting, Recipe, Setup, Worker, load_pool, load_recipe
+from ops.config import Execution, Pool, PoolChange, Prompting, Recipe, Setup, Snapshot, Worker, load_pool, load_recipe
 from ops.core.atomic import TEMPORARY
 from ops.core.errors import DataError
 from ops.core.installation import resources_folder
 from ops.core.workspace import Workspace
-from ops.planning.estimate import MeasuredUsage
+from ops.planning.estimate import MeasuredUsage, Range
 from ops.planning.lengths import count_test_questions, estimate_lengths
 from ops.planning.stage_estimates import StageEstimator
 from ops.precaching.client_setup import open_client
@@ -33,6 +33,7 @@ from ops.training.run.training_run import RESULT_FILE, RunPlan
 from ops.workers.client import WorkerClient
 from ops.workflow.cards import WorkerCard
 from ops.workflow.team import Team
+from tests.unit.planning.test_forecast import write_run
 
 CONFIG = resources_folder() / "config"
 A, B, C, D = (Worker(name=name, model=f"local/{name}") for name in "abcd")
@@ -278,3 +279,13 @@ def test_fine_tuning_is_the_last_stage_of_training(workspace: Workspace, client:
     assert found["fine-tuning"].is_conditional and found["its evaluation"].is_conditional
     once = planned(setup).estimate_evaluation(policies=1)
     assert found["evaluation"].usd == found["its evaluation"].usd == once.usd._replace(low=0.0)
+
+
+def test_the_planned_time_follows_from_the_champions_training(workspace: Workspace, client: WorkerClient) -> None:
+    setup = Setup(workspace, recipe(fine_tune={"steps": 7}), load_pool(CONFIG, "quickstart"))
+    write_run(workspace, setup.recipe, setup.pool)  # 10 steps of 5 s, of which 2 s were spent waiting for workers
+    asked = Snapshot.capture(CONFIG, "quickstart", None, "")
+    asked = asked.model_copy(update={"change": PoolChange(version="1", policy="r-1", before=setup.pool)})
+    plan = RetrainingPlan(evaluate=True, fine_tune=BELOW)
+    tuning = {part.name: part for part in estimate_plan(setup, plan, client, asked).parts}["fine-tuning"]
+    assert tuning.policy_s == Range.exactly(7 * 3.0)

@@ -115,6 +115,7 @@ AFTER_A_RUN = "tests/integration/test_documented_commands.py::test_commands_afte
 EXECUTED = {
     "alerts test": "tests/unit/alerts/test_alerts.py::test_the_command_sends_a_notice_and_prints_the_result",
     "backup": f"{RESTORED}::test_what_a_user_wrote_is_restored_into_an_empty_folder_and_after_init",
+    "cache export": "tests/unit/workers/test_commands.py::test_inspect_show_export_verify",
     "cache verify": "tests/unit/workers/test_commands.py::test_inspect_show_export_verify",
     "data gold": "tests/integration/test_own_graders.py::test_",
     "data raw": "tests/unit/data/test_stages.py::test_commands_run_the_same_stages",
